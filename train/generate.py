@@ -1,12 +1,21 @@
-"""Continues texts: python -m train.generate WEIGHTS --prompt TEXT."""
+"""Continues texts: python -m train.generate WEIGHTS --prompt TEXT.
+
+--table N also prints the N likeliest tokens at each step and the probabilities
+that the model gives them, before --temperature, --top_k and --top_p.
+"""
 
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from train.host import console, files
 from train.language import inputs
 from train.run import command
+
+if TYPE_CHECKING:
+  from train.language.surprise import Token
+  from train.vectors.trained_model import TrainedModel
 
 OPTIONS = ('max_new_tokens', 'seed', 'samples', 'stop', 'overflow', 'batch')
 
@@ -37,10 +46,13 @@ def main() -> None:
     default='refuse',
     help="beyond the model's positions: refuse, or forget the oldest tokens",
   )
+  number('--table', metavar='N', help='print the N likeliest at each step')
   command.add_json(parser, 'JSONL')
   arguments = parser.parse_args()
   if bool(arguments.prompt) == bool(arguments.input):
     parser.error('give either --prompt or --input')
+  if arguments.table and arguments.overflow == 'slide':
+    parser.error('--table is of tokens that all stay: not of --overflow slide')
   command.main(arguments, _run)
 
 
@@ -52,11 +64,13 @@ def _run(arguments: argparse.Namespace) -> None:
     else [{'prompt': prompt} for prompt in arguments.prompt]
   )
   from models.decoding import Sampling
-  from train.language import completions
+  from train.language import completions, surprise
   from train.vectors.trained_model import TrainedModel
 
   sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
   found = TrainedModel(arguments.weights, arguments.tokenizer, use='generate')
+  if arguments.table:
+    surprise.check_top(found, '--table', arguments.table)
   plain = not (arguments.json or arguments.output)
   streams = plain and len(records) == 1 and arguments.samples == 1
   begun = []  # the prompt is shown once it is known to be sound
@@ -74,24 +88,59 @@ def _run(arguments: argparse.Namespace) -> None:
     show=show if streams else None,
     **{name: getattr(arguments, name) for name in OPTIONS},
   )
+  tables = [None] * len(written)
+  if arguments.table:
+    tables = _tables(found, records, written, arguments)
   if streams:
     show('\n')
+    for line in surprise.as_table(tables[0] or ()):
+      console.show(line)
     return
   repeated = [record for record in records for _ in range(arguments.samples)]
-  pairs = list(zip(repeated, written, strict=True))
+  rows = list(zip(repeated, written, tables, strict=True))
   if plain:
-    for record, completion in pairs:
-      print(f'{record["prompt"]}{completion.text}\n{"-" * 40}')
+    for record, completion, tokens in rows:
+      console.show(f'{record["prompt"]}{completion.text}')
+      for line in surprise.as_table(tokens or ()):
+        console.show(line)
+      console.show('-' * 40)
     return
   lines = ''.join(
-    json.dumps(record | completion._asdict(), ensure_ascii=False) + '\n'
-    for record, completion in pairs
+    json.dumps(
+      record
+      | completion._asdict()
+      | ({} if tokens is None else {'table': [x.as_dict() for x in tokens]}),
+      ensure_ascii=False,
+    )
+    + '\n'
+    for record, completion, tokens in rows
   )
   if arguments.json:
     print(lines, end='')
   if arguments.output:
     files.write_atomically(arguments.output, lines)
     console.say(f'{len(written)} texts are in {arguments.output}')
+
+
+def _tables(
+  found: 'TrainedModel',
+  records: list[dict[str, files.Json]],
+  written: list[inputs.Completion],
+  arguments: argparse.Namespace,
+) -> list[list['Token']]:
+  """Returns the tokens of each continuation with the likeliest in place."""
+  from train.language import surprise
+
+  encoded = found.encode([record['prompt'] for record in records])
+  return [
+    surprise.continued(
+      found,
+      encoded[number // arguments.samples],
+      completion.tokens,
+      top=arguments.table,
+    )
+    for number, completion in enumerate(written)
+  ]
 
 
 if __name__ == '__main__':

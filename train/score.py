@@ -1,26 +1,53 @@
 """Log-probability of a text, or of each of several answers.
 
 python -m train.score WEIGHTS TEXT [--context N] [--stride N]
+python -m train.score WEIGHTS --text 'The cat sat.' --out page.html
 python -m train.score WEIGHTS TEXT --by_length words [--bins 5,10,20]
 python -m train.score WEIGHTS --choices FILE.jsonl
+
+--out writes a page: each token coloured by its surprise, and the likeliest in
+its place where it is pointed at. A BERT, which hides each piece in turn, and an
+ELMo, which reads in both directions, score each line of a text by itself.
 
 Words stand between white space. Published word perplexities (WikiText, Penn
 Treebank) count each line end as a word, too: word_perplexity_with_line_ends.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from data.text import detokenize, text_files
 from train.host import console, files
 from train.language import inputs
 from train.run import command
 
+if TYPE_CHECKING:
+  from train.language.surprise import Reading
+  from train.vectors.trained_model import TrainedModel
+
+
+# Options of models that read from left to right.
+OF_LEFT_TO_RIGHT = (
+  'context',
+  'stride',
+  'detokenizer',
+  'log_probs',
+  'by_length',
+)
+TOP = 5
+
 
 def main() -> None:
   """Entry point."""
-  parser = command.parser('score', __doc__, command.LANGUAGE_MODELS)
-  add, _, number = command.adders(parser)
-  add('text', nargs='?', metavar='TEXT', help='a UTF-8 file')
+  parser = command.parser('score', __doc__, command.ALL_MODELS)
+  add, switch, number = command.adders(parser)
+  add('file', nargs='?', metavar='TEXT', help='a UTF-8 file')
+  add('--text', type=command.text, help='the text itself, in place of a file')
+  add('--out', metavar='FILE', help='the page (.html) of a text')
+  number(
+    '--top', metavar='N', help='likeliest tokens on the page, by default 5'
+  )
+  switch('--overwrite', help='replace the page')
   number('--context', help='tokens seen at once; by default as many as can be')
   number('--stride', help='between windows; by default half the context')
   add(
@@ -42,11 +69,16 @@ def main() -> None:
   )
   command.add_json(parser)
   arguments = parser.parse_args()
-  if (arguments.text is None) == (arguments.choices is None):
-    parser.error('give either TEXT or --choices FILE')
-  for name in ('context', 'stride', 'detokenizer', 'log_probs', 'by_length'):
+  given = (arguments.file, arguments.text, arguments.choices)
+  if sum(each is not None for each in given) != 1:
+    parser.error('give one of TEXT, --text and --choices FILE')
+  for name in (*OF_LEFT_TO_RIGHT, 'out'):
     if arguments.choices and getattr(arguments, name) is not None:
       parser.error(f'--{name} is of a TEXT, not of --choices')
+  if arguments.out and arguments.by_length:
+    parser.error('--out is of a whole TEXT, not of --by_length')
+  if arguments.top and not arguments.out:
+    parser.error('--top is of --out')
   if arguments.bins and not arguments.by_length:
     parser.error('--bins is of --by_length')
   if arguments.log_probs and arguments.by_length:
@@ -57,23 +89,38 @@ def main() -> None:
 def _run(arguments: argparse.Namespace) -> None:
   # Bad input shows before the model is loaded.
   files.check_writable(arguments.log_probs)
+  if arguments.out:
+    files.check_new(
+      arguments.out, overwrite=arguments.overwrite, endings=('.html',)
+    )
   if arguments.choices:
     questions = inputs.read_choices(arguments.choices)
+  elif arguments.text is not None:
+    text = arguments.text
   else:
-    text = text_files.read_text(arguments.text)
+    text = text_files.read_text(arguments.file)
+  if not arguments.choices and not text.strip():
+    raise ValueError(f'{arguments.file or "--text"} is empty, expected a text')
   bins = inputs.parse_bins(arguments.bins)
-  from train.language import by_length, scoring
+  from train.architectures import families
+  from train.language import by_length, scoring, sentence_sums, surprise
   from train.vectors.trained_model import TrainedModel
 
-  found = TrainedModel(arguments.weights, arguments.tokenizer, use='score')
+  left_to_right = bool(arguments.choices) or any(
+    getattr(arguments, name) is not None for name in OF_LEFT_TO_RIGHT
+  )
+  found = TrainedModel(
+    arguments.weights,
+    arguments.tokenizer,
+    use='score' if left_to_right else None,
+  )
+  sentence_sums.check_model(found, 'sum')
+  if arguments.out:
+    surprise.check_top(found, '--top', arguments.top or TOP)
   if arguments.choices:
-    results = scoring.score_choices(found, questions)
-    told = [result for result in results if 'label' in result]
-    right = sum(result['choice'] == result['label'] for result in told)
-    figures = {'questions': len(results)}
-    if told:
-      figures['accuracy'] = right / len(told)
-    figures['results'] = results
+    figures = _score_choices(scoring.score_choices(found, questions))
+  elif not families.is_for(found.name, 'score'):
+    figures = _score_lines(found, text, arguments)
   else:
     options = {
       'context': arguments.context,
@@ -87,12 +134,85 @@ def _run(arguments: argparse.Namespace) -> None:
         figures = by_length.shown(figures)
     else:
       figures, tokens, log_probs = scoring.score_text(found, text, **options)
+      if arguments.out:
+        figures |= _write_page(found, tokens, figures, arguments)
     if arguments.log_probs:
       scoring.write_log_probs(
         arguments.log_probs, found.tokenizer, tokens, log_probs
       )
-  title = arguments.text or arguments.choices
+  title = arguments.file or arguments.choices or arguments.weights
   console.print_figures(figures, title, as_json=arguments.json)
+
+
+def _score_choices(results: list[dict]) -> dict[str, files.Json]:
+  told = [result for result in results if 'label' in result]
+  right = sum(result['choice'] == result['label'] for result in told)
+  figures: dict[str, files.Json] = {'questions': len(results)}
+  if told:
+    figures['accuracy'] = right / len(told)
+  return figures | {'results': results}
+
+
+def _write_page(
+  found: 'TrainedModel',
+  tokens: list[int],
+  figures: dict[str, files.Json],
+  arguments: argparse.Namespace,
+) -> dict[str, files.Json]:
+  """Writes the page of a GPT or LSTM; returns what it shows."""
+  from train.language import surprise
+
+  surprise.check_size(arguments.out, len(tokens))
+  reading = surprise.read_whole(
+    found,
+    tokens,
+    context=figures['context'],
+    stride=figures['stride'],
+    top=arguments.top or TOP,
+  )
+  return _written(found, [reading], arguments)
+
+
+def _score_lines(
+  found: 'TrainedModel', text: str, arguments: argparse.Namespace
+) -> dict[str, files.Json]:
+  """Scores each line by a BERT or an ELMo, and writes the page."""
+  from train.language import sentence_sums, surprise
+
+  lines = [line for line in text.splitlines() if line.strip()]
+  if arguments.out:
+    sizes = map(len, sentence_sums.encode(found, lines))
+    surprise.check_size(arguments.out, sum(sizes))
+  top = arguments.top or TOP
+  readings = list(surprise.read_lines(found, lines, top=top))
+  figures: dict[str, files.Json] = {
+    'scoring': sentence_sums.describe(found, 'sum', within_word=False),
+    'lines': len(lines),
+  }
+  for name in dict.fromkeys(each.name for each in readings):
+    scored = [x for each in readings if each.name == name for x in each.scored]
+    prefix = f'{name}_' if name else ''
+    figures |= {
+      f'{prefix}tokens': len(scored),
+      f'{prefix}nats': -sum(scored),
+      f'{prefix}perplexity': surprise.perplexity(scored),
+    }
+  if arguments.out:
+    figures |= _written(found, readings, arguments)
+  return figures
+
+
+def _written(
+  found: 'TrainedModel',
+  readings: list['Reading'],
+  arguments: argparse.Namespace,
+) -> dict[str, files.Json]:
+  from train.language import surprise
+
+  about = f'{found.name}, {found.folder}: point at a token, or reach it by Tab'
+  surprise.write(arguments.out, readings, found.folder.name, about)
+  console.say(f'the page is {arguments.out}')
+  return {'readings': [reading.as_dict() for reading in readings]}
 
 
 if __name__ == '__main__':

@@ -104,7 +104,7 @@ def _run(arguments: argparse.Namespace) -> None:
     texts = attention_texts.read(arguments.sentences)
     from train.views import share_map
 
-    read['named'] = f'{arguments.sentences}, line'
+    read['source'] = arguments.sentences
     figures = share_map.run(arguments.weights, texts, out, json_file, **read)
   else:
     texts = attention_texts.choose(*given)

@@ -5,11 +5,12 @@ python -m train.senses WEIGHTS --wic FOLDER
 python -m train.senses WEIGHTS --interest FOLDER
 
 The first compares a word's vectors in many sentences: their cosines, and a
-picture in two dimensions (the principal components). The others print the
-accuracy of each layer on the sets WiC and *interest*: the same sense in two
-sentences, by a threshold of the cosine and by a logistic regression of |u - v|,
-u * v and the cosine, both fitted to WiC's training set; and the sense of the
-nearest other sentence. An ELMo's layers 1 and 2 are compared.
+picture in two dimensions (the principal components); layer 0 is without
+positions and token types, so that the word is the same everywhere. The others
+print the accuracy of each layer on the sets WiC and *interest*: the same sense
+in two sentences, by a threshold of the cosine and by a logistic regression of
+|u - v|, u * v and the cosine, both fitted to WiC's training set; and the sense
+of the nearest other sentence. An ELMo's layers 1 and 2 are compared.
 """
 
 import argparse
@@ -83,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> None:
       arguments.word,
       arguments.weights,
       found,
-      word_vectors.embed(model, found),
+      word_vectors.embed(model, found, positions=False),
     )
     word_map.write(figures, arguments.out)
     console.say(f'{len(found):,} places are in {arguments.out}')

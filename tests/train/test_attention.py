@@ -50,7 +50,8 @@ def test_a_figure_of_a_file(small_bert, run, tmp_path):
   path.write_text(f'{TEXT}\nis used\n')
   printed = run(small_bert, '--sentences', path, '--out', 'a.png').out
   assert re.search(r'texts +2\n +mean share of first token +0\.', printed)
-  assert json.loads((tmp_path / 'a.json').read_text())['texts'] == 2
+  figures = json.loads((tmp_path / 'a.json').read_text())
+  assert figures['texts'] == 2 and figures['sentences'] == str(path)
   path.write_text(f'{TEXT}\n{"a " * 70}\n')
   with pytest.raises(SystemExit, match=r'lines.txt, line 2 has 72 tokens'):
     run(small_bert, '--sentences', path, '--out', 'b.png')

@@ -6,6 +6,7 @@ Shapes: N occurrence, L layer with the embeddings, D the vectors' width.
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -20,6 +21,7 @@ ENDINGS = ('.html', '.png', '.json')
 MOST_PLACES = 100
 LAYERS_IN_A_ROW = 5
 PANEL = 3.2  # inches
+LINE, LETTERS = 0.17, 14  # a sentence's height, and letters in an inch
 
 
 def check_places(path: str | os.PathLike, num_places: int) -> None:
@@ -90,51 +92,90 @@ def summary(figures: Mapping[str, Json]) -> dict[str, float]:
 
 
 def _draw(figures: Mapping[str, Json], path: epath.Path) -> None:
-  """Draws each layer: its cosines above, its points below."""
+  """Draws each layer: its cosines above, its points below; then sentences.
+
+  Colours mean the same in each layer, from the lowest to the highest cosine of
+  two places.
+  """
   layers = figures['layers']
   columns = min(len(layers), LAYERS_IN_A_ROW)
   bands = -(-len(layers) // columns)
   count = len(figures['rows'])
-  figure = pictures.figure(PANEL * columns, 2 * PANEL * bands + 0.6)
+  width = PANEL * columns
+  said = _sentences(figures['rows'], int(width * LETTERS))
+  below = LINE * (len(said) + 1)
+  height = 2 * PANEL * bands + 0.6 + below
+  figure = pictures.figure(width, height)
+  share = below / height
+  figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
   figure.suptitle(
-    f'“{figures["word"]}” in {count} places, {figures["weights"]}'.replace(
-      '$', r'\$'
+    pictures.shown(
+      f'“{figures["word"]}” in {count} places, {figures["weights"]}'
     )
   )
+  fonts = pictures.fonts(''.join(said))
+  figure.text(
+    LINE / width,
+    share - LINE / height / 2,
+    pictures.shown('\n'.join(said)),
+    va='top',
+    size=8,
+    family=fonts,
+    linespacing=LINE * 72 / 8 / 1.2,
+  )
   grid = figure.subplots(2 * bands, columns, squeeze=False)
-  names = range(1, count + 1)
+  names = [str(number) for number in range(1, count + 1)]
   step = max(1, count // 10)
+  apart = ~np.eye(count, dtype=bool)
+  others = np.concatenate([np.array(x['cosines'])[apart] for x in layers])
+  low = others.min() if len(others) else 0.0
+  high = max(others.max(), low + 1e-4) if len(others) else 1.0
   for axes in grid.flat:
     axes.set_visible(False)
+  panels = []
   for number, layer in enumerate(layers):
     band, column = divmod(number, columns)
-    above, below = grid[2 * band : 2 * band + 2, column]
+    above, under = grid[2 * band : 2 * band + 2, column]
     above.set_visible(True)
-    below.set_visible(True)
-    cosines = np.array(layer['cosines'])
-    others = cosines[~np.eye(count, dtype=bool)]
-    low = others.min() if len(others) else 0.0
-    high = max(others.max(), low + 1e-4) if len(others) else 1.0
-    image = above.imshow(cosines, cmap='Blues', vmin=low, vmax=high)
-    figure.colorbar(image, ax=above, shrink=0.7)
+    under.set_visible(True)
+    image = above.imshow(layer['cosines'], cmap='Blues', vmin=low, vmax=high)
     above.set_title(f'layer {layer["layer"]}', fontsize='medium')
     ticks = range(0, count, step)
     above.set_xticks(ticks, names[::step], fontsize='small')
     above.set_yticks(ticks, names[::step], fontsize='small')
     points = np.array(layer['points'])
-    below.scatter(*points.T, s=12, color='tab:blue')
-    for name, place in zip(names, points, strict=True):
-      below.annotate(
-        str(name),
-        place,
-        xytext=(3, 3),
-        textcoords='offset points',
-        fontsize='small',
-      )
+    under.scatter(*points.T, s=12, color='tab:blue', zorder=3)
     shares = ', '.join(f'{share:.0%}' for share in layer['variance_shares'])
-    below.set_title(f'components: {shares}', fontsize='small')
-    below.axhline(0, color='lightgray', zorder=0)
-    below.axvline(0, color='lightgray', zorder=0)
-    below.set_aspect('equal', 'datalim')
-    below.tick_params(labelsize='x-small')
+    under.set_title(f'components: {shares}', fontsize='small')
+    under.axhline(0, color='lightgray', zorder=0)
+    under.axvline(0, color='lightgray', zorder=0)
+    under.margins(0.2)
+    under.set_aspect('equal', 'datalim')
+    under.tick_params(labelsize='x-small')
+    panels.append((under, points, names))
+  figure.colorbar(
+    image,
+    ax=list(grid[::2].flat),
+    label='cosine of two places, in any layer',
+    shrink=0.9,
+  )
+  pictures.label(figure, panels, size='small')
   pictures.save(figure, path, dpi=120)
+
+
+def _sentences(rows: Sequence[Mapping[str, Any]], longest: int) -> list[str]:
+  """Returns the numbered sentences, the word in brackets, cut around it."""
+  lines = []
+  for number, row in enumerate(rows, start=1):
+    words, place = row['words'], row['place']
+    before, after = ' '.join(words[:place]), ' '.join(words[place + 1 :])
+    word = f'[{words[place]}]'
+    room = max(0, longest - len(word) - 8)
+    kept = max(room // 2, room - len(after))
+    if len(before) > kept:
+      before = '… ' + before[len(before) - kept :]
+    kept = max(0, room - len(before))
+    if len(after) > kept:
+      after = after[:kept] + ' …'
+    lines.append(f'{number}  {" ".join(filter(None, (before, word, after)))}')
+  return lines

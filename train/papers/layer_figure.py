@@ -73,7 +73,7 @@ def make(
     for ending, text in (
       ('json', files.as_json(as_dict(table, rows)) + '\n'),
       ('md', markdown),
-      ('tex', table_rendering.as_latex(page)),
+      ('tex', table_rendering.as_latex(page, stem)),
     ):
       files.write_atomically(out / f'{stem}.{ending}', text)
   print(markdown, end='')

@@ -20,7 +20,7 @@ from configs.tables.base import Table
 from train.host import console, files
 from train.host.files import Json
 from train.language import minimal_pairs
-from train.papers import table_rendering, table_rows
+from train.papers import column_heads, table_rendering, table_rows
 
 # Of the command that it takes.
 OPTIONS = ('weights', 'data', 'rerun', 'run', 'dry_run')
@@ -255,6 +255,7 @@ def lay_out(
       'Published and ours, per cent of pairs by phenomenon',
       ('', 'scored', 'runs', 'mean over paradigms', *families),
       tuple(by_family),
+      best=('', '', '', *[column_heads.HIGH] * (1 + len(families))),
     ),
     table_rendering.Sheet('By paradigm', ('', *names), (scored, *by_group)),
     table_rendering.Sheet('Ours, row by row', DETAILS, tuple(details)),

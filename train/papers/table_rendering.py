@@ -8,6 +8,7 @@ from etils import epath
 
 from configs.tables.base import KNOWN_TESTS, Column, Table
 from train.host import files
+from train.papers import column_heads
 from train.papers.table_figures import Figure, compare, published_number
 from train.papers.table_rows import Line
 
@@ -20,6 +21,9 @@ DEV_NOTE = (
   " which a server scores: the benchmark's files do not have its labels."
 )
 SETTINGS = 'Settings'
+TRAINING_EXAMPLES = 'training examples'  # name of a row of sizes
+# Beginnings of rows that are no systems, so never the best.
+UNRANKED = (TRAINING_EXAMPLES, 'humans')
 CIRCUMSTANCES = ('Trained on', 'Hardware', 'Revision')
 DETAILS = tuple(
   'Row|Column|Published|Ours|Best on dev|Seeds|Difference'.split('|')
@@ -40,11 +44,19 @@ LATEX = {
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-  """Rows of texts under a header of the same length."""
+  """Rows of texts under a header of the same length.
+
+  Attributes:
+    heads: the header as the paper prints it, for LaTeX; empty: the header.
+    best: of each column which value is the best, `column_heads.LOW` or `HIGH`,
+      or '' for none; empty: of no column.
+  """
 
   title: str
   header: tuple[str, ...]
   rows: tuple[tuple[str, ...], ...]
+  heads: tuple[str, ...] = ()
+  best: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +113,7 @@ def _wide(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
   rows = []
   if table.train_sizes:
     sizes = (f'{size:,}' if size else '' for size in table.train_sizes)
-    rows.append(('training examples', *sizes))
+    rows.append((TRAINING_EXAMPLES, *sizes))
   for line in lines:
     if not line.is_own and any(map(str, line.row.values)):
       rows.append((line.name, *map(str, line.row.values)))
@@ -114,7 +126,16 @@ def _wide(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
     if any(ours):
       rows.append((f'{line.name} (ours)', *ours))
   header = ('', *(_head(column) for column in table.columns))
-  return Sheet('Published and ours', header, tuple(rows))
+  names = [column.name for column in table.columns]
+  marks = [DEV_MARK * column.dev_for_test for column in table.columns]
+  heads = [
+    column_heads.head_of(name) + mark
+    for name, mark in zip(names, marks, strict=True)
+  ]
+  best = map(column_heads.best_of, names)
+  return Sheet(
+    'Published and ours', header, tuple(rows), ('', *heads), ('', *best)
+  )
 
 
 def _detailed(table: Table, lines: Sequence[Line], figures: Figures) -> Sheet:
@@ -276,28 +297,52 @@ def write(page: TablePage, out: epath.Path, stem: str) -> None:
   markdown = as_markdown(page)
   out.mkdir(parents=True, exist_ok=True)
   files.write_atomically(out / f'{stem}.md', markdown)
-  files.write_atomically(out / f'{stem}.tex', as_latex(page))
+  files.write_atomically(out / f'{stem}.tex', as_latex(page, stem))
   print(markdown, end='')
 
 
-def as_latex(page: TablePage) -> str:
-  """Returns a page as LaTeX that needs no packages."""
-  blocks = [f'\\section*{{{_latex(page.title)}}}', _latex(page.source)]
-  for sheet in page.sheets:
+def as_latex(page: TablePage, name: str) -> str:
+  """Returns a page as LaTeX for the package booktabs.
+
+  `name` makes the labels, tab:NAME and tab:NAME-2 and so on. The best of the
+  numbers of a column is bold, where there are two.
+  """
+  blocks = [
+    '% Needs \\usepackage{booktabs}',
+    f'\\section*{{{_latex(page.title)}}}',
+    _latex(page.source),
+  ]
+  for number, sheet in enumerate(page.sheets, start=1):
     columns = 'l' + 'r' * (len(sheet.header) - 1)
+    bold = _best_cells(sheet)
     lines = [
-      ' & '.join(map(_latex, line)) + r' \\'
-      for line in (sheet.header, *sheet.rows)
+      ' & '.join(map(_latex, sheet.heads or sheet.header)) + r' \\',
+      *(
+        ' & '.join(
+          f'\\textbf{{{_latex(cell)}}}'
+          if (row, column) in bold
+          else _latex(cell)
+          for column, cell in enumerate(cells)
+        )
+        + r' \\'
+        for row, cells in enumerate(sheet.rows)
+      ),
     ]
+    caption = f'{page.title}: {sheet.title}. {page.source}'
+    label = name if number == 1 else f'{name}-{number}'
     block = [
-      f'\\subsection*{{{_latex(sheet.title)}}}',
+      r'\begin{table}',
+      r'\centering',
+      f'\\caption{{{_latex(caption)}}}',
+      f'\\label{{tab:{label}}}',
       f'\\begin{{tabular}}{{{columns}}}',
-      r'\hline',
+      r'\toprule',
       lines[0],
-      r'\hline',
+      r'\midrule',
       *lines[1:],
-      r'\hline',
+      r'\bottomrule',
       r'\end{tabular}',
+      r'\end{table}',
     ]
     blocks.append('\n'.join(block))
   for title, texts in page.lists:
@@ -309,6 +354,29 @@ def as_latex(page: TablePage) -> str:
     ]
     blocks.append('\n'.join(block))
   return '\n\n'.join(blocks) + '\n'
+
+
+def _best_cells(sheet: Sheet) -> set[tuple[int, int]]:
+  """Returns (row, column) of the best numbers; equal ones are all best."""
+  found = set()
+  for column, which in enumerate(sheet.best):
+    values = {
+      row: number
+      for row, cells in enumerate(sheet.rows)
+      if not cells[0].startswith(UNRANKED)
+      and (number := _number_of(cells[column])) is not None
+    }
+    if which and len(values) > 1:
+      pick = max if which == column_heads.HIGH else min
+      best = pick(values.values())
+      found |= {(row, column) for row, x in values.items() if x == best}
+  return found
+
+
+def _number_of(cell: str) -> float | None:
+  """Returns the number of a cell, perhaps with a deviation behind it."""
+  found = re.fullmatch(r'(-?\d[\d,]*(?:\.\d+)?)(?: ?± ?[\d.]+)?', cell)
+  return float(found[1].replace(',', '')) if found else None
 
 
 def _latex(text: str) -> str:

@@ -64,5 +64,6 @@ def draw(title: str, records: Sequence[Record], path: epath.Path) -> None:
     )
   else:
     last.text(0.5, 0.5, 'no mix of all layers was trained', ha='center')
+  canvas.supylabel('weight of a layer in the mix', fontsize='medium')
   canvas.suptitle(pictures.shown(title), x=0.01, ha='left', fontsize='small')
   pictures.save(canvas, path, dpi=200)

@@ -27,19 +27,24 @@ def run(
   out: str | os.PathLike,
   json_file: str | os.PathLike,
   *,
-  named: str = 'text',
+  source: str = '',
   tokenizer: epath.PathLike | None = None,
 ) -> dict[str, float]:
   """Draws the mean shares of each head, writes them; returns a few means.
 
-  For `weights` and `tokenizer` see `attention_weights.open_model`; `named`
-  stands before the number of a text in a message. Raises ValueError or OSError
-  for bad input; then no file is written.
+  For `weights` and `tokenizer` see `attention_weights.open_model`; `source`,
+  the file of the texts, is in the figure and in messages. Raises ValueError or
+  OSError for bad input; then no file is written.
   """
   found = attention_weights.open_model(weights, tokenizer)
+  named = f'{source}, line' if source else 'text'
   means, counts = measure(found, texts, named)
+  title = f'{found.folder.name}, a mean over {len(texts):,} texts'
+  if source:
+    title += f' of {epath.Path(source).name}'
   figures = {
     'weights': str(found.folder),
+    'sentences': source,
     'texts': len(texts),
     'measures': {
       name: {
@@ -52,7 +57,7 @@ def run(
     },
   }
   with scratch.replacing(out) as new:
-    draw(means, new)
+    draw(means, new, title)
     files.write_atomically(json_file, files.as_json(figures) + '\n')
   return {'texts': len(texts)} | {
     f'mean share of {MEASURES[name][0]}': float(mean_LN.mean())
@@ -83,15 +88,18 @@ def measure(
   return {name: totals[name] / counts[name] for name in named}, dict(counts)
 
 
-def draw(means: Mapping[str, np.ndarray], path: epath.Path) -> None:
+def draw(
+  means: Mapping[str, np.ndarray], path: epath.PathLike, title: str
+) -> None:
   """Draws a map of layers by heads for each measure, as PNG."""
   rows = -(-len(means) // COLUMNS)
   L, N = next(iter(means.values())).shape
   width, height = 0.9 + max(1.6, 0.17 * N), 0.8 + max(1.4, 0.17 * L)
-  figure = pictures.figure(COLUMNS * width + 0.8, rows * height)
+  figure = pictures.figure(COLUMNS * width + 0.8, rows * height + 0.3)
   grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
   for axes in grid[len(means) :]:
     axes.set_axis_off()
+  figure.suptitle(pictures.shown(title), x=0.01, ha='left', fontsize='small')
   image = None
   for axes, (name, mean_LN) in zip(grid, means.items(), strict=False):
     image = axes.imshow(

@@ -30,7 +30,9 @@ def test_figures(kind, small_bert, small_elmo_folder, run, tmp_path):
   printed = json.loads(run(weights, *options, '--json').out)
   found = json.loads((tmp_path / 'a.json').read_text())
   vectors = word_vectors.embed(
-    TrainedModel(weights), inputs.find_word('text', 'value', False)
+    TrainedModel(weights),
+    inputs.find_word('text', 'value', False),
+    positions=False,
   )
   assert [row['where'] for row in found['rows']] == [
     f'text, line {number}' for number in (1, 1, 2, 3)
@@ -49,6 +51,28 @@ def test_figures(kind, small_bert, small_elmo_folder, run, tmp_path):
   (tmp_path / 'a.json').write_text('old')
   run(weights, *options, '--overwrite')
   assert json.loads((tmp_path / 'a.json').read_text()) == found
+
+
+def test_layer_0_knows_no_place(small_bert, run, tmp_path):
+  """One word has one vector, and other layers are as they were."""
+  run(small_bert, 'text', '--word', 'value', '--out', 'a.json')
+  first, *_ = json.loads((tmp_path / 'a.json').read_text())['layers']
+  np.testing.assert_allclose(first['cosines'], 1, atol=1e-6)
+  model = TrainedModel(small_bert)
+  found = inputs.find_word('text', 'value', False)
+  with_places = word_vectors.embed(model, found)
+  without = word_vectors.embed(model, found, positions=False)
+  np.testing.assert_array_equal(without[:, 1:], with_places[:, 1:])
+  assert np.abs(with_places[0, 0] - with_places[2, 0]).max() > 0.01
+
+
+def test_sentences_of_a_picture_are_cut_around_the_word():
+  words = ['a'] * 60 + ['word'] + ['b'] * 60
+  rows = [{'words': words, 'place': 60}, {'words': ['word'], 'place': 0}]
+  first, second = word_map._sentences(rows, 40)
+  assert second == '2  [word]'
+  assert len(first) <= 44 and '… a a' in first and 'a [word] b' in first
+  assert first.endswith('…')
 
 
 @pytest.mark.parametrize('count', [1, 30])

@@ -7,7 +7,7 @@ import pytest
 from configs.tables import base
 from configs.tables.base import Column, Row, Table
 from data.tasks import registry
-from train.papers import table_rendering, table_rows
+from train.papers import column_heads, table_rendering, table_rows
 from train.papers.table_figures import Figure
 from train.papers.table_rows import Line
 
@@ -47,33 +47,43 @@ A et al. 2018, Table 1
 - mine (mlm/ppl): needs a run
 """  # noqa: E501
 
-LATEX = r"""\section*{Small \& fine}
+LATEX = r"""% Needs \usepackage{booktabs}
+
+\section*{Small \& fine}
 
 A et al. 2018, Table 1
 
-\subsection*{Published and ours}
+\begin{table}
+\centering
+\caption{Small \& fine: Published and ours. A et al. 2018, Table 1}
+\label{tab:my_small}
 \begin{tabular}{lrrr}
-\hline
- & cola/matthews\dag{} & mlm/ppl & layers \\
-\hline
+\toprule
+ & CoLA (mc)\dag{} & LM (ppl) & Layers \\
+\midrule
 training examples & 8,500 &  &  \\
-Pre|SOTA & 91.93$\pm$0.19 &  &  \\
-A\_B & 60.5 & 3.99 & 12 \\
+Pre|SOTA & \textbf{91.93$\pm$0.19} &  &  \\
+A\_B & 60.5 & \textbf{3.99} & 12 \\
 A\_B (ours) & 59.4 $\pm$ 1.1 & 4.10 &  \\
 mine (ours) & $-$2.5 &  &  \\
-\hline
+\bottomrule
 \end{tabular}
+\end{table}
 
-\subsection*{Ours, cell by cell}
+\begin{table}
+\centering
+\caption{Small \& fine: Ours, cell by cell. A et al. 2018, Table 1}
+\label{tab:my_small-2}
 \begin{tabular}{lrrrrrrrrr}
-\hline
+\toprule
 Row & Column & Published & Ours & Best on dev & Seeds & Difference & Trained on & Hardware & Revision \\
-\hline
+\midrule
 A\_B & cola/matthews\dag{} & 60.5 & 59.4 $\pm$ 1.1 & 60.2 & 2 & $-$1.1 & 8,551 & 1 x cpu & abc \\
 A\_B & mlm/ppl & 3.99 & 4.10 &  & 1 & +0.11 &  &  &  \\
 mine & cola/matthews\dag{} &  & $-$2.5 &  & 1 &  &  &  &  \\
-\hline
+\bottomrule
 \end{tabular}
+\end{table}
 
 \subsection*{Notes}
 \begin{itemize}
@@ -135,14 +145,15 @@ def test_markdown(page):
 
 
 def test_latex(page):
-  assert table_rendering.as_latex(page) == LATEX
+  assert table_rendering.as_latex(page, 'my_small') == LATEX
 
 
 def test_latex_has_no_bare_special_characters():
   page = table_rendering.TablePage(
     r'50% of #1 & a_b $x {y} ~ ^ \ < >', '[M]', (), ()
   )
-  assert table_rendering.as_latex(page) == (
+  assert table_rendering.as_latex(page, 'a') == (
+    '% Needs \\usepackage{booktabs}\n\n'
     r'\section*{50\% of \#1 \& a\_b \$x \{y\} \textasciitilde{}'
     r' \textasciicircum{} \textbackslash{} \textless{} \textgreater{}}'
     '\n\n{[}M]\n'
@@ -175,3 +186,34 @@ def test_test_sets_are_called_public_where_they_are(table_id, known):
     name in str(registry.find('mrpc').files['test'])
     for name in re.findall(r'msr\w+\.txt', ' '.join(notes))
   )
+
+
+def test_the_best_of_a_column_is_bold():
+  sheet = table_rendering.Sheet(
+    'a',
+    ('', 'acc', 'ppl', 'note'),
+    (
+      ('training examples', '9,000', '1', ''),
+      ('humans', '99.0', '', ''),
+      ('x', '1,000.5', '40.1 ± 2.0', '7'),
+      ('y', '80.0 / 2.0%', '40.1', '8'),
+      ('z', '-3.0', '50', '9'),
+    ),
+    best=('', 'high', 'low', ''),
+  )
+  found = table_rendering._best_cells(sheet)
+  assert found == {(2, 1), (2, 2), (3, 2)}
+
+
+def test_heads_are_those_of_papers():
+  """Each column of a shipped table has one; there are no two alike in one."""
+  for name in table_rows.shipped_tables():
+    columns = [each.name for each in table_rows.load_table(name).columns]
+    heads = list(map(column_heads.head_of, columns))
+    assert len(set(heads)) == len(heads)
+    for column, head in zip(columns, heads, strict=True):
+      assert '_' not in head and '/' not in head, column
+  assert column_heads.head_of('squad_v1.1_dev/f1') == 'SQuAD 1.1 dev (F1)'
+  assert column_heads.head_of('xnli_zh/accuracy') == 'XNLI zh (acc)'
+  assert column_heads.best_of('mlm/ppl') == 'low'
+  assert column_heads.best_of('layers') == ''

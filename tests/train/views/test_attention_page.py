@@ -255,6 +255,32 @@ def test_left_to_right_and_two_texts(show):
   assert page.texts('.from .piece') == one.pieces
 
 
+def test_selects_show_their_texts_whole(show):
+  one, two = (attention_cases.drawn(2, 3, 11, 4, seed=i) for i in (0, 1))
+  long = 'a text that fills most of the line of a page with its ninety letters'
+  two = two._replace(text=two.text._replace(first=long))
+  page = show(one, two)
+  assert page.texts('#main option') == [
+    '1: Text 0 / and a second',
+    f'2: {long} / and a second',
+  ]
+  # The select is as wide as its widest option, and inside of the page.
+  width, needed, room = page.run("""
+    const choice = document.getElementById('main');
+    const canvas = document.createElement('canvas').getContext('2d');
+    canvas.font = getComputedStyle(choice).font;
+    const texts = [...choice.options].map((each) => each.textContent);
+    return [choice.clientWidth,
+      Math.max(...texts.map((each) => canvas.measureText(each).width)),
+      document.body.clientWidth];""")
+  assert needed < width < room
+  page.run("""
+    const choice = document.getElementById('main');
+    choice.value = 1; choice.dispatchEvent(new Event('change'));""")
+  title = page.run('return document.getElementById("main").title')
+  assert title == f'{long} / and a second'
+
+
 def test_light_and_dark(show):
   page = show(attention_cases.drawn(2, 3, 11, 4))
   page.run("""

@@ -72,7 +72,7 @@ def test_a_null_key_has_its_map(small_bert, path, tmp_path, monkeypatch):
   means, counts = share_map.measure(found, texts)
   np.testing.assert_allclose(means['null_key'], 0.25, atol=1e-6)
   assert counts['null_key'] == len(LINES)
-  share_map.draw(means, tmp_path / 'a.png')
+  share_map.draw(means, tmp_path / 'a.png', 'a $model')
 
 
 def test_lines_that_are_refused(tmp_path):

@@ -13,9 +13,15 @@ function buildChoices() {
     page.texts.forEach((text, i) =>
       choice.append(make('option', {value: i}, `${i + 1}: ${label(text)}`)));
     choice.value = state[id] ?? '';
+    const tell = () => {
+      const text = page.texts[choice.value];
+      choice.title = text ? whole(text) : '';
+    };
+    tell();
     choice.addEventListener('change', () => {
       state[id] = choice.value === '' ? null : Number(choice.value);
       state.active = state.main;
+      tell();
       buildPanels();
       drawAll();
     });

@@ -35,8 +35,12 @@ function rove(elements, current) {
   }
 }
 
+function whole(text) {
+  return text.second === null ? text.first : `${text.first} / ${text.second}`;
+}
+
+// As much as a line of the page has room for.
 function label(text) {
-  const whole = text.second === null
-    ? text.first : `${text.first} / ${text.second}`;
-  return whole.length > 60 ? whole.slice(0, 59) + '…' : whole;
+  const shown = whole(text);
+  return shown.length > 120 ? shown.slice(0, 119) + '…' : shown;
 }

@@ -83,7 +83,9 @@ setuptools.setup(
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',
       'spacy>=3.8,<4',
+      'ipykernel>=6.29',  # runs the cells of notebooks, with nbclient
       'jax[tpu]>=0.10,<0.12',  # the TPU's compiler, for preflight
+      'nbclient>=0.10',
       'onnx>=1.23',
       'onnxruntime>=1.32',
       'onnxscript>=0.7',

@@ -442,7 +442,7 @@ def test_a_command_stands_once_in_the_readme():
 
 READMES = sorted(
   path.relative_to(ROOT)
-  for pattern in ('README.md', '*/README.md')
+  for pattern in ('README.md', '*/README.md', '*/README.zh.md')
   for path in ROOT.glob(pattern)
 )
 MODULE_NAMES = {'.'.join(path.with_suffix('').parts) for path in MODULES}

@@ -49,7 +49,7 @@ def test_the_lecture_runs(tmp_path, monkeypatch):
     notebook, timeout=600, resources={'metadata': {'path': str(tmp_path)}}
   )
   client.execute()
-  folder = tmp_path / 'lecture'
+  folder = tmp_path / 'runs/lecture'
   shown = {'elmo_score.html', 'value.png', 'gpt_score.html', 'bert_input.png'}
   shown |= {'attention.html', 'words.png'}
   assert shown <= {file.name for file in folder.iterdir()}
@@ -57,5 +57,6 @@ def test_the_lecture_runs(tmp_path, monkeypatch):
     ''.join(x.get('text', '') for x in cell.get('outputs', ()))
     for cell in notebook.cells
   ]
+  assert '\x1b' not in ''.join(outputs)
   assert '$ python -m train.predict' in outputs[-2]
   assert 'praise' in outputs[-2] and 'blame' in outputs[-2]

@@ -104,6 +104,10 @@ def describe(
     rows += _spelled(features)
   if masks is None:
     return rows
+  if not (masks.follows or form.token_types):
+    raise ValueError(
+      f'--not_next: a {found.name} predicts no next sentences, expected a bert'
+    )
   config, source = _pretraining_config(found)
   if found.reads_words:
     return [*rows, *_both_directions(found, config, texts)]
@@ -337,7 +341,13 @@ def _of_pretraining(
     f' by the {wanted.unit}; of these {wanted.mask_fraction:.0%} become [MASK],'
     f' {wanted.random_fraction:.0%} a random token, {left:.0%} stay ({source})'
   ]
-  if 'nsp' in objective.loss_names and 'second' in _parts_of(found, ids):
+  has_labels = 'nsp' in objective.loss_names
+  if not (has_labels or masks.follows):
+    raise ValueError(
+      f'--not_next: train.objective={config.train.objective!r} predicts no next'
+      " sentences, expected 'bert'"
+    )
+  if has_labels and 'second' in _parts_of(found, ids):
     label = int(made['nsp_labels'][0])
     said = ('B follows A', 'B is of another document')[label]
     notes.append(f'next-sentence label {label}: {said}')

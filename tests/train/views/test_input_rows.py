@@ -14,6 +14,7 @@ from data.vocabulary import characters, tokenization
 from train import show_input
 from train.architectures.architecture import Vocabulary
 from train.run import settings
+from train.views import input_rows
 
 A, B = 'My dog is cute.', 'He likes playing.'
 
@@ -106,9 +107,21 @@ def test_masks_are_those_of_the_training_step(
   assert 'masked' in seen and seen <= {'masked', 'random', 'kept'}
 
 
-def test_the_label_of_another_document(finished, run):
-  printed = run(finished[0], A, B, '--mask', '--not_next').out
+def test_the_label_of_another_document(
+  finished, gpt, small_config, run, monkeypatch
+):
+  options = A, B, '--mask', '--not_next'
+  printed = run(finished[0], *options).out
   assert 'next-sentence label 1: B is of another document' in printed
+  with pytest.raises(SystemExit, match='a gpt predicts no next sentences'):
+    run(gpt, *options)
+  config = settings.with_overrides(small_config(), {'train.objective': 'mlm'})
+  monkeypatch.setattr(
+    input_rows, '_pretraining_config', lambda found: (config, 'a config')
+  )
+  with pytest.raises(SystemExit, match="objective='mlm' predicts no next"):
+    run(finished[0], *options)
+  assert 'next-sentence' not in run(finished[0], *options[:3]).out
 
 
 def test_rows_of_a_gpt_have_its_symbols_and_both_orders(gpt, run):

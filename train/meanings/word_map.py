@@ -150,6 +150,9 @@ def _draw(figures: Mapping[str, Json], path: epath.Path) -> None:
     under.axhline(0, color='lightgray', zorder=0)
     under.axvline(0, color='lightgray', zorder=0)
     under.margins(0.2)
+    if not np.ptp(points):  # one vector everywhere, as in layer 0
+      under.set_xlim(-1, 1)
+      under.set_ylim(-1, 1)
     under.set_aspect('equal', 'datalim')
     under.tick_params(labelsize='x-small')
     panels.append((under, points, names))

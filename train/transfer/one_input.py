@@ -114,32 +114,6 @@ def _sentence(given: Given) -> tuple[str, ...]:
   return tuple(given.sentences[0])
 
 
-class Form(NamedTuple):
-  """How a kind of task is asked on the command line.
-
-  Attributes:
-    needed: options that must be given.
-    example: (task, options) -> the example.
-    optional: options that may be given, too.
-  """
-
-  needed: tuple[str, ...]
-  example: Callable[[Task, Given], Example]
-  optional: tuple[str, ...] = ()
-
-
-# Kinds of `data.scoring.kinds.KINDS`.
-FORMS: Mapping[str, Form] = {
-  'classification': Form(('--text',), _text),
-  'regression': Form(('--text',), _text),
-  'choice': Form(('--text', '--choice'), _choice, ('--question',)),
-  'tagging': Form(('--words',), _tagged),
-  'roles': Form(('--words', '--predicate'), _role),
-  'coreference': Form(('--words',), _document),
-  'span': Form(('--question', '--context'), _span),
-}
-
-
 def read(task: Task, given: Given) -> list[Example]:
   """Returns the example of the options.
 
@@ -190,9 +164,8 @@ def answer(
     name: value for name, value in given._asdict().items() if len(value)
   }
   shown['answer'] = record
-  if found.task.kind in _LIKELIEST:
-    shown |= _LIKELIEST[found.task.kind](found, example, prediction, top)
-  return shown
+  likeliest = FORMS[found.task.kind].likeliest
+  return shown | likeliest(found, example, prediction, top)
 
 
 def _of_classes(
@@ -246,31 +219,21 @@ def _of_spans(
   return {'begin': places.get(prediction.answer), 'likeliest': likeliest}
 
 
-_LIKELIEST = {
-  'classification': _of_classes,
-  'choice': _of_classes,
-  'tagging': _of_tags,
-  'roles': _of_tags,
-  'span': _of_spans,
-}
-
-
 def as_text(shown: Mapping[str, Any]) -> Iterator[str]:
   """Yields the lines of an answer, for people."""
-  if shown['kind'] == 'coreference':
-    yield from _clusters(shown)
-  elif 'sentences' in shown:
-    yield from _words(shown)
-  else:
-    for name in ('texts', 'question'):
-      if name in shown:
-        yield from [shown[name]] if name == 'question' else shown[name]
-    if 'likeliest' not in shown:
-      yield f'  {shown["answer"]:.4f}'
-    for each in shown.get('likeliest', ()):
-      yield f'  {each["probability"]:.4f}  {each["answer"] or "(no answer)"}'
-    if shown.get('begin') is not None:
-      yield _marked(shown['context'], shown['begin'], len(shown['answer']))
+  return FORMS[shown['kind']].lines(shown)
+
+
+def _texts(shown: Mapping[str, Any]) -> Iterator[str]:
+  yield from shown.get('texts', ())
+  if 'question' in shown:
+    yield shown['question']
+  if 'likeliest' not in shown:
+    yield f'  {shown["answer"]:.4f}'
+  for each in shown.get('likeliest', ()):
+    yield f'  {each["probability"]:.4f}  {each["answer"] or "(no answer)"}'
+  if shown.get('begin') is not None:
+    yield _marked(shown['context'], shown['begin'], len(shown['answer']))
 
 
 def _marked(context: str, begin: int, size: int) -> str:
@@ -307,3 +270,40 @@ def _clusters(shown: Mapping[str, Any]) -> Iterator[str]:
     yield f'  {number}  {", ".join(mentions)}'
   if not shown['answer']:
     yield '  no two mentions of one entity'
+
+
+def _nothing(*_: Any) -> dict[str, Json]:
+  """Returns nothing: the answer is all that there is."""
+  return {}
+
+
+class Form(NamedTuple):
+  """How a kind of task is asked, and how its answer is shown.
+
+  Attributes:
+    needed: options that must be given.
+    example: (task, options) -> the example.
+    optional: options that may be given, too.
+    likeliest: (answered, example, prediction, how many) -> the likeliest
+      answers, for JSON.
+    lines: what `answer` returns -> lines for people.
+  """
+
+  needed: tuple[str, ...]
+  example: Callable[[Task, Given], Example]
+  optional: tuple[str, ...] = ()
+  likeliest: Callable[..., dict[str, Json]] = _nothing
+  lines: Callable[[Mapping[str, Any]], Iterator[str]] = _texts
+
+
+_TAGS = {'likeliest': _of_tags, 'lines': _words}
+# Kinds of `data.scoring.kinds.KINDS`.
+FORMS: Mapping[str, Form] = {
+  'classification': Form(('--text',), _text, likeliest=_of_classes),
+  'regression': Form(('--text',), _text),
+  'choice': Form(('--text', '--choice'), _choice, ('--question',), _of_classes),
+  'tagging': Form(('--words',), _tagged, **_TAGS),
+  'roles': Form(('--words', '--predicate'), _role, **_TAGS),
+  'coreference': Form(('--words',), _document, lines=_clusters),
+  'span': Form(('--question', '--context'), _span, likeliest=_of_spans),
+}

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     '--thresholds',
     type=float,
     nargs='+',
-    default=[100.0],
+    action='extend',
     help='of the score of a pair, of each pass; 100 by default',
   )
   add(
@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(args: argparse.Namespace) -> None:
+  args.thresholds = args.thresholds or [100.0]
   if min(args.thresholds) < 0 or args.delta < 1:
     raise ValueError(
       f'--thresholds {args.thresholds} --delta {args.delta}: expected'

@@ -719,3 +719,18 @@ def test_a_function_that_checks_says_what():
     if isinstance(node, ast.FunctionDef) and node.name == 'check'
   ]
   assert not found
+
+
+def test_an_option_of_several_values_keeps_those_of_each_time():
+  """With argparse's default, --beside A --beside B would be B alone."""
+  lost = []
+  for path in MODULES:
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+      if not isinstance(node, ast.Call) or not node.args:
+        continue
+      given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+      option = ast.unparse(node.args[0]).startswith("'--")
+      if option and given.get('nargs') in ("'+'", "'*'"):
+        if 'action' not in given and None not in given:  # None: **options
+          lost.append(f'{path}: {ast.unparse(node.args[0])}')
+  assert not lost

@@ -39,7 +39,12 @@ def main() -> None:
   add('--tokenizer', metavar='PATH', help='vocabulary of the first weights')
   add('--questions', metavar='FILE', help='analogies, in sections')
   add(
-    '--word_pairs', metavar='FILE', nargs='+', default=[], help='pairs of words'
+    '--word_pairs',
+    metavar='FILE',
+    nargs='+',
+    action='extend',
+    default=[],
+    help='pairs of words',
   )
   add(
     '--beside',
@@ -61,6 +66,7 @@ def main() -> None:
     '--pairs',
     metavar='A:B',
     nargs='+',
+    action='extend',
     default=[],
     type=command.text,
     help='pairs of words to draw as arrows',

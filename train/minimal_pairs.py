@@ -36,7 +36,14 @@ def main() -> None:
   )
   add, switch, number = command.adders(parser)
   add('pairs', metavar='PAIRS', help='folder of BLiMP or Zorro, or a file')
-  add('--beside', nargs='+', default=[], metavar='WEIGHTS', help='other models')
+  add(
+    '--beside',
+    nargs='+',
+    action='extend',
+    default=[],
+    metavar='WEIGHTS',
+    help='other models',
+  )
   add(
     '--scoring',
     choices=SCORINGS,

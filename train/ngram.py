@@ -33,7 +33,13 @@ def main() -> None:
   number('--min_count', help='of a word of files, else unknown; by default 1')
   add('--test', metavar='FILES', help='text files to score, a text a line')
   add('--out', metavar='FILE.arpa[.gz]', help='write the n-grams')
-  add('--beside', nargs='+', metavar='WORKDIR', help='models of the same store')
+  add(
+    '--beside',
+    nargs='+',
+    action='extend',
+    metavar='WORKDIR',
+    help='models of the same store',
+  )
   number('--tokens', help='held-out tokens to score, in passages; else all')
   add(
     '--mix',

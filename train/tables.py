@@ -52,7 +52,14 @@ def _parser() -> argparse.ArgumentParser:
     ' directly; or tfds',
   )
   cells = 'run these cells alone; ROW, COLUMN or TASK: all of it'
-  add('--only', nargs='+', default=[], metavar='ROW,COLUMN', help=cells)
+  add(
+    '--only',
+    nargs='+',
+    action='extend',
+    default=[],
+    metavar='ROW,COLUMN',
+    help=cells,
+  )
   seeds = "runs a cell, of each of its settings; by default the table's"
   add('--seeds', type=int, help=seeds)
   add('--out', default='runs/tables', help='folder of all tables')

@@ -17,6 +17,7 @@ def get_config() -> ml_collections.ConfigDict:
   # word), 'file' (the text between tabs) or 'jieba' (its words). See
   # data/README.md.
   config.data.units = 'wordpiece'
+  config.data.update(rows())
   config.init.update(drawn_transformer())
   # The initial attention score of a token with itself.
   config.init.self_score = 0.0
@@ -143,6 +144,15 @@ def text() -> ml_collections.ConfigDict:
   data.held_out = 0.05  # the share of the tokens that is kept for evaluation
   # 'tf' (tf.data, which prefetches) or 'plain'; both give the same batches.
   data.loader = 'tf'
+  return data
+
+
+def rows() -> ml_collections.ConfigDict:
+  """Returns the key of the rows that a text is made into."""
+  data = ml_collections.ConfigDict()
+  # Fills each row with whole documents, or parts of long ones, which do not see
+  # each other; their positions begin at 0. Not with next sentences.
+  data.packed = False
   return data
 
 

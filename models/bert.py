@@ -202,7 +202,9 @@ class Bert(nn.Module):
 
     Args:
       tokens: int [B, T].
-      token_mask: bool [B, T], True at real tokens.
+      token_mask: bool [B, T], True at real tokens; or int [B, T] of rows with
+        several texts that do not see each other: the number of each token's
+        text, from 1 on, and 0 at padding.
       token_types: int [B, T], 0 in A and padding, 1 in B.
       positions: int [B, T], below `max_length`.
       mlm_positions: int [B, P] to predict; unused without the head 'mlm'.

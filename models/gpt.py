@@ -175,7 +175,8 @@ class Gpt(nn.Module):
 
     Args:
       tokens: int [B, T].
-      token_mask: bool [B, T], True at real tokens.
+      token_mask: bool [B, T], True at real tokens; without a cache also int
+        [B, T], the number of each token's text, see `models.bert.Bert`.
       positions: int [B, T], below `max_length`.
       train: apply dropout (rng stream 'dropout').
       cache: of the preceding tokens, at first `empty_cache`. It needs T free

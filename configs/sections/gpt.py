@@ -12,6 +12,7 @@ def get_config() -> ml_collections.ConfigDict:
   model.name = 'gpt'
   config = _next_tokens(model)
   config.init.update(base.drawn_transformer())
+  config.data.update(base.rows())
   return config
 
 

@@ -156,6 +156,7 @@ class Block(nn.Module):
     biases: whether matrices and norms have any.
     window: see `SelfAttention`.
     query_key_norm: likewise.
+    packed: likewise.
     embeds_norm: the first block's input has passed a norm, and needs no other
       (Warner et al. 2024).
     kernel_init: draws the matrices that read the hidden states.
@@ -174,6 +175,7 @@ class Block(nn.Module):
   biases: bool = True
   window: int = 0
   query_key_norm: bool = False
+  packed: bool = False
   embeds_norm: bool = False
   layer_norm_epsilon: float = 1e-12
   kernel_init: Initializer = truncated_normal
@@ -199,6 +201,7 @@ class Block(nn.Module):
       biases=self.biases,
       window=self.window,
       query_key_norm=self.query_key_norm,
+      packed=self.packed,
       layer_norm_epsilon=self.layer_norm_epsilon,
       kernel_init=self.kernel_init,
       out_init=self.out_init,

@@ -74,10 +74,12 @@ class Fields(NamedTuple):
   Attributes:
     causal: a position looks at those before it and itself.
     rate: of dropout of the weights.
+    packed: a position looks at those of its own text alone.
   """
 
   causal: bool
   rate: float
+  packed: bool = False
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -90,8 +92,8 @@ def attend(
   """Returns values weighted by the softmax of the scores, [B, T, N, H].
 
   They are 0 in rows whose keys are all masked. `mask_BS` is 1 or True at keys
-  that may be looked at; `seeds` are of the first head's dropout mask, None at
-  rate 0.
+  that may be looked at, in packed rows the number of each position's text, 0 at
+  padding; `seeds` are of the first head's dropout mask, None at rate 0.
   """
   return _attend_forward(fields, qkv_BTQNH, mask_BS, seeds)[0]
 
@@ -197,11 +199,14 @@ class _Tile(NamedTuple):
 def _pair(
   fields: Fields,
   seeds: tuple,
-  mask_S: Array,
+  masks: tuple[Array, Array],
   places_T: Array,
   slots_S: Array,
 ) -> _Tile:
+  mask_T, mask_S = masks
   allowed_TS = (mask_S != 0)[None, :]
+  if fields.packed:
+    allowed_TS = allowed_TS & (mask_T[:, None] == mask_S[None, :])
   if fields.causal:
     allowed_TS = allowed_TS & (slots_S[None, :] <= places_T[:, None])
   keep_TS = None
@@ -222,13 +227,13 @@ def _forward_kernel(
   seeds = _read_seeds(seeds)
   query_TH = _scaled(query[...])
   places_T = number * block + jnp.arange(block)
+  mask_T = mask[pl.ds(number * block, block)]
 
   def step(i, sums):
     context_TH, highest_T, total_T = sums
     at = pl.ds(i * block, block)
-    pair = _pair(
-      fields, seeds, mask[at], places_T, i * block + jnp.arange(block)
-    )
+    slots_S = i * block + jnp.arange(block)
+    pair = _pair(fields, seeds, (mask_T, mask[at]), places_T, slots_S)
     scores_TS = jnp.where(pair.allowed, _dot(query_TH, key[at, :].T), LOWEST)
     higher_T = jnp.maximum(highest_T, scores_TS.max(axis=1))
     weights_TS = jnp.exp(scores_TS - higher_T[:, None])
@@ -295,14 +300,14 @@ def _backward_kernel(  # noqa: PLR0913
     by_scores_TS = weights_TS * (by_weights_TS - mean[at][:, None])
     return dropped_TS.astype(dtype), by_scores_TS.astype(dtype)
 
-  key_SH, value_SH, mask_S = key[own, :], value[own, :], mask[own]
+  key_SH, value_SH, own_mask = key[own, :], value[own, :], mask[own]
 
   def over_queries(i, sums):
     by_key_SH, by_value_SH = sums
     at = pl.ds(i * block, block)
     places_T = i * block + jnp.arange(block)
     query_TH, gradient_TH = _scaled(query[at, :]), gradient[at, :]
-    pair = _pair(fields, seeds, mask_S, places_T, own_T)
+    pair = _pair(fields, seeds, (mask[at], own_mask), places_T, own_T)
     dropped_TS, by_scores_TS = gradients(
       query_TH, key_SH, value_SH, gradient_TH, at, pair
     )
@@ -324,7 +329,7 @@ def _backward_kernel(  # noqa: PLR0913
   def over_keys(i, by_query_TH):
     at = pl.ds(i * block, block)
     slots_S = i * block + jnp.arange(block)
-    pair = _pair(fields, seeds, mask[at], own_T, slots_S)
+    pair = _pair(fields, seeds, (own_mask, mask[at]), own_T, slots_S)
     key_SH = key[at, :]
     _, by_scores_TS = gradients(
       query_TH, key_SH, value[at, :], gradient_TH, own, pair

@@ -45,7 +45,7 @@ def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend(
-  fields: tuple[int, bool, float, layers.Dtype],
+  fields: tuple[int, bool, float, bool, layers.Dtype],
   total: norms.Sum,
   kernel_DE: Array,
   bias_1E: Array,
@@ -59,12 +59,14 @@ def attend(
   again.
 
   Args:
-    fields: number of heads, whether it is causal, dropout rate, dtype.
+    fields: number of heads, whether it is causal, dropout rate, whether rows
+      are packed, dtype.
     total: of [B, T, D].
     kernel_DE: projects to query, key and value of all heads, E = 3 D.
     bias_1E: likewise.
     out_DD: projects the contexts; its bias is left out.
-    mask_BS: int32 or bool, 1 at keys that may be looked at.
+    mask_BS: int32 or bool, 1 at keys that may be looked at; in packed rows the
+      number of each position's text, 0 at padding.
     seeds: of the first head's dropout mask; None at rate 0.
   """
   return _attend_forward(
@@ -122,7 +124,7 @@ def _run(
   seeds: dropout.Seeds | None,
 ) -> tuple[Array, ...]:
   """Runs a kernel on each device's rows and heads; arrays are [B, T, ...]."""
-  N, causal, rate, _ = fields
+  N, causal, rate, packed, _ = fields
   B, T = mask_BS.shape
   if seeds is None:
     seeds = dropout.Seeds(*jnp.zeros((2, B), jnp.int32))
@@ -148,6 +150,7 @@ def _run(
       N=N // parts,
       causal=causal,
       rate=rate,
+      packed=packed,
     )
     return [split(output, N // parts) for output in outputs]
 

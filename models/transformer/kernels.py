@@ -10,7 +10,8 @@ The arguments of a kernel, in memory of its own: of the row `mask` [1, 1, S],
 `out` [1, T, D] and `by_qkv` [1, T, 3 D]; of all rows the seeds `first` and
 `second` [B] and the salts `layer` and `number` [1], of the layer and of the
 first head's mask; and room for `bias` [S, block], `by_key` and `by_value` [S,
-LANES].
+LANES]. In packed rows `mask` numbers the texts, and `bias` has the number of
+each key's text.
 """
 
 import functools
@@ -41,9 +42,18 @@ def _dot(a: Array, b: Array, contracted: tuple[int, int]) -> Array:
 
 
 def _weights(
-  query: Array, key: Array, bias: Array, start: int, causal: bool
+  query: Array,
+  key: Array,
+  bias: Array,
+  texts_1T: Array | None,
+  start: int,
+  causal: bool,
 ) -> tuple[Array, Array]:
-  scores_ST = _dot(key, query, (1, 1)) + bias
+  scores_ST = _dot(key, query, (1, 1))
+  if texts_1T is None:
+    scores_ST = scores_ST + bias
+  else:
+    scores_ST = jnp.where(bias == texts_1T, scores_ST, LOWEST)
   if causal:
     slots = lax.broadcasted_iota(jnp.int32, scores_ST.shape, 0)
     places = lax.broadcasted_iota(jnp.int32, scores_ST.shape, 1) + start
@@ -98,9 +108,10 @@ def _forward_kernel(
   block,
   causal,
   rate,
+  packed,
 ):
   D, per = N * H, LANES // H
-  _set_bias(mask, bias)
+  _set_bias(mask, bias, packed)
   seeds = _read_seeds(first, second, layer, number)
 
   def group(i, _):
@@ -110,11 +121,17 @@ def _forward_kernel(
     for start in range(0, T, block):
       S = start + block if causal else T
       places = pl.ds(start, block)
+      texts = _texts(mask, start, block) if packed else None
       query = qkv[0, places, at(0)] * H**-0.5
       contexts = []
       for h in range(per):
         weights, share = _weights(
-          jnp.where(head == h, query, 0), key[:S], bias[:S], start, causal
+          jnp.where(head == h, query, 0),
+          key[:S],
+          bias[:S],
+          texts,
+          start,
+          causal,
         )
         if rate:
           keep = _keep(seeds, i * per + h, start, weights.shape, rate)
@@ -130,9 +147,16 @@ def _forward_kernel(
   lax.fori_loop(0, D // LANES, group, 0)
 
 
-def _set_bias(mask, bias):
-  row = jnp.where(mask[0] != 0, 0.0, LOWEST)
+def _set_bias(mask, bias, packed):
+  real, masked = 0.0, LOWEST
+  if packed:  # no query is of the text -1
+    real, masked = mask[0].astype(jnp.float32), -1.0
+  row = jnp.where(mask[0] != 0, real, masked)
   bias[...] = jnp.broadcast_to(row, (bias.shape[1], row.shape[1])).T
+
+
+def _texts(mask, start, block):
+  return mask[0][:, start : start + block].astype(jnp.float32)
 
 
 def _backward_kernel(
@@ -155,9 +179,10 @@ def _backward_kernel(
   block,
   causal,
   rate,
+  packed,
 ):
   D, per = N * H, LANES // H
-  _set_bias(mask, bias)
+  _set_bias(mask, bias, packed)
   seeds = _read_seeds(first, second, layer, number)
 
   def group(i, _):
@@ -173,11 +198,14 @@ def _backward_kernel(
       places = pl.ds(start, block)
       query = qkv[0, places, at(0)] * H**-0.5
       gradient = by_out[0, places, at(0)]
+      texts = _texts(mask, start, block) if packed else None
       contexts, queries, keys, values = [], [], 0.0, 0.0
       for h in range(per):
         own_query = jnp.where(head == h, query, 0)
         own_gradient = jnp.where(head == h, gradient, 0)
-        weights, share = _weights(own_query, key[:S], bias[:S], start, causal)
+        weights, share = _weights(
+          own_query, key[:S], bias[:S], texts, start, causal
+        )
         weights = weights * share
         by_weights = _dot(value[:S], own_gradient, (1, 1))
         dropped = weights
@@ -294,6 +322,7 @@ def call(
   N: int,
   causal: bool,
   rate: float,
+  packed: bool = False,
 ) -> tuple[Array, ...]:
   """Runs a kernel on one device, on (mask, qkv[, gradient of the context])."""
   kernel = KERNELS[which]
@@ -315,7 +344,14 @@ def call(
 
   return pl.pallas_call(
     functools.partial(
-      kernel.run, N=N, H=H, T=T, block=block, causal=causal, rate=rate
+      kernel.run,
+      N=N,
+      H=H,
+      T=T,
+      block=block,
+      causal=causal,
+      rate=rate,
+      packed=packed,
     ),
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(seeds),

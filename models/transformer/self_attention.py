@@ -95,6 +95,8 @@ class SelfAttention(nn.Module):
       0: no layer is local. Not for a kernel.
     query_key_norm: queries and keys of each head pass a layer norm (Dehghani et
       al. 2023, "Scaling Vision Transformers", section 2).
+    packed: rows hold several texts, and a position sees its own alone. Not with
+      a past.
     kernel_init: draws the projection to query, key and value.
     out_init: draws the output projection.
   """
@@ -107,6 +109,7 @@ class SelfAttention(nn.Module):
   biases: bool = True
   window: int = 0
   query_key_norm: bool = False
+  packed: bool = False
   layer_norm_epsilon: float = 1e-12
   kernel_init: Initializer = truncated_normal
   out_init: Initializer = truncated_normal
@@ -127,7 +130,8 @@ class SelfAttention(nn.Module):
 
     Args:
       total: of [B, T, D]; attention is to its norm.
-      mask_BS: bool, True at slots that may be looked at.
+      mask_BS: bool, True at slots that may be looked at; `packed`, int, the
+        number of each position's text, from 1 on, and 0 at padding.
       seeds: of the first head's mask; the others' numbers follow.
       past: S slots, into which the keys and values are written (without
         dropout); else the slots are `total` itself.
@@ -167,7 +171,7 @@ class SelfAttention(nn.Module):
 
       kernel, bias = out.weights((N, H))
       x_BTD, context_BTD = fused_attention.attend(
-        (N, self.causal, self.dropout_rate, self.dtype),
+        (N, self.causal, self.dropout_rate, self.packed, self.dtype),
         total,
         *qkv.weights((D,)),
         kernel,
@@ -193,7 +197,7 @@ class SelfAttention(nn.Module):
       from models.transformer import flash_attention
 
       context_BTNH = flash_attention.attend(
-        flash_attention.Fields(self.causal, self.dropout_rate),
+        flash_attention.Fields(self.causal, self.dropout_rate, self.packed),
         qkv_BTQNH,
         mask_BS,
         seeds,
@@ -210,12 +214,7 @@ class SelfAttention(nn.Module):
       null_B1NH = self._null_key(N, H, len(x_BTD))
     present = None
     start = 0 if past is None else past[2]
-    mask = mask_BS[:, None, None, :].astype(bool)
-    if self.causal:
-      mask = mask & causal_mask(T, mask_BS.shape[1], start)
-    if self.window:
-      is_near = near(T, mask_BS.shape[1], start, self.window)
-      mask = mask & (is_near | ~layout.is_local)
+    mask = self._allowed(mask_BS, T, start, layout)
 
     def weigh(scores_BNTS: Array) -> Array:
       if null_B1NH is None:
@@ -243,6 +242,21 @@ class SelfAttention(nn.Module):
         query_BTNH, key_BSNH, value_BSNH, mask, seeds, self.dropout_rate
       )
     return x_BTD, out(_constrained(context_BTNH)), present
+
+  def _allowed(
+    self, mask_BS: Array, length: int, start: Array | int, layout: Layout | None
+  ) -> Array:
+    """Returns bool, broadcast to [B, N, T, S]: T may look at S."""
+    mask = mask_BS[:, None, None, :].astype(bool)
+    slots = mask_BS.shape[1]
+    if self.packed:
+      mask = mask & (mask_BS[:, None, :, None] == mask_BS[:, None, None, :])
+    if self.causal:
+      mask = mask & causal_mask(length, slots, start)
+    if self.window:
+      is_near = near(length, slots, start, self.window)
+      mask = mask & (is_near | ~layout.is_local)
+    return mask
 
   def _turn(self, qkv_BTQNH: Array, layout: Layout | None) -> Array:
     """Returns queries and keys after their norms and rotations."""

@@ -122,8 +122,10 @@ def run_layers(
   loop, XLA's CPU compiler would still keep everything.
 
   The arguments are those of a block, of which `past` and `layout` have an axis
-  of layers; `fields` are the block's.
+  of layers; `fields` are the block's. An integer mask numbers the texts of
+  packed rows, see `SelfAttention`.
   """
+  fields['packed'] = jnp.issubdtype(mask_BS.dtype, jnp.integer)
   seeds = None
   if fields['dropout_rate'] or fields['attention_dropout_rate']:
     dropout.check_length(x_BTD.shape[1])

@@ -7,7 +7,7 @@ from unittest import mock
 import jax
 import ml_collections
 
-from data.examples import pairs, pipeline
+from data.examples import pipeline
 from data.store import corpus
 from train.architectures import architecture, families
 from train.engine import sharding
@@ -80,7 +80,8 @@ def planned(config, mesh):
   """Returns the job that the loop plans, and step -> host batch."""
   store = corpus.open_store(config.data.folder)
   phases = training_phases.resolve_phases(config, {})
-  examples = {32: pairs.PairExamples(store, 32, held_out=False)}
+  open_examples = families.objective_of(config).open_examples
+  examples = {32: open_examples(config, store, 32, held_out=False)}
   job = assemble.build_parts(
     config, phases, architecture.Vocabulary.of(store.tokenizer), mesh
   )

@@ -1,6 +1,7 @@
 """The interface between the engine and a family of language models."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -166,6 +167,7 @@ class Architecture(NamedTuple):
     describe: (config.model) -> its sizes as text.
     build_model: (config.model, V) -> module.
     objectives: `train.objective` -> the class.
+    packed: likewise, of rows packed with whole documents.
     adjust_init: (model, fresh parameters, config.init) -> parameters.
     print_samples: (model, parameters, store, length) -> None.
     write_outputs: (config, parameters, store, workdir) -> None; writes files of
@@ -198,6 +200,7 @@ class Architecture(NamedTuple):
   write_outputs: Callable[[ConfigDict, Params, Store, epath.Path], None] = (
     lambda *_: None
   )
+  packed: Mapping[str, type[TextObjective]] = MappingProxyType({})
   encoder_flops: Callable[[nn.Module, int, int], int] = count_encoder
   default_config: Callable[[], ConfigDict] = base.get_config
   reads_words: bool = False

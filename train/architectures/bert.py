@@ -374,6 +374,12 @@ ARCHITECTURE = Architecture(
       'distil': 'train.pretrain.distillation:DistilledTokens',
     }
   ),
+  packed=ByName(
+    {
+      'mlm': 'train.architectures.packed:PackedMaskedTokens',
+      'lm': 'train.architectures.packed:PackedLeftToRightTokens',
+    }
+  ),
   adjust_init=_adjust_init,
   print_samples=_print_samples,
   encoder_flops=_encoder_flops,

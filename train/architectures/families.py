@@ -72,7 +72,14 @@ def check_reads_tasks(name: str, weights: str | None = None) -> None:
 
 def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
   """Returns the class of a checked config's `train.objective`."""
-  return architecture_of(config).objectives[config.train.objective]
+  architecture = architecture_of(config)
+  table = architecture.packed if is_packed(config) else architecture.objectives
+  return table[config.train.objective]
+
+
+def is_packed(config: ml_collections.ConfigDict) -> bool:
+  """Returns whether rows are packed with whole documents."""
+  return config.data.get('packed', False)
 
 
 def build_model(
@@ -99,6 +106,12 @@ def check_config(config: ml_collections.ConfigDict) -> Architecture:
     raise ValueError(
       f'train.objective={objective!r}: model.name={config.model.name!r} is'
       f' trained with {" or ".join(map(repr, architecture.objectives))}'
+    )
+  if is_packed(config) and objective not in architecture.packed:
+    raise ValueError(
+      f'data.packed=True: train.objective={objective!r} learns from pairs of'
+      ' texts in one row, expected'
+      f' {" or ".join(map(repr, architecture.packed))}, or data.packed=False'
     )
   architecture.check(config)
   return architecture

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_collections
 
 from configs.sections import gpt as gpt_section
+from data.by_name import ByName
 from data.examples import streams, transforms
 from data.store.corpus import Store
 from data.vocabulary import bpe
@@ -172,16 +173,22 @@ GPT = Architecture(
   describe=describe_transformer,
   build_model=build_model,
   objectives={'lm': NextTokens},
+  packed=ByName({'lm': 'train.architectures.packed:PackedNextTokens'}),
   adjust_init=_adjust_init,
   print_samples=samples.print_continuations,
   default_config=gpt_section.get_config,
   num_unpublished=len(bpe.SPECIALS),
 )
-GPT2 = GPT._replace(objectives={'lm': NextTokensOfStream}, num_unpublished=0)
+GPT2 = GPT._replace(
+  objectives={'lm': NextTokensOfStream},
+  packed=ByName({'lm': 'train.architectures.packed:PackedNextTokensOfStream'}),
+  num_unpublished=0,
+)
 LSTM = GPT._replace(
   check=training_phases.check_lengths,
   describe=_describe_lstm,
   build_model=build_lstm,
+  packed={},
   adjust_init=_adjust_lstm,
   print_samples=_print_lstm_samples,
   default_config=gpt_section.get_lstm_config,

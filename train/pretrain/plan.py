@@ -288,6 +288,11 @@ def print_plan(
         f' {parts.step_flops(phase) / 1e9:,.4g} GFLOP a step',
       )
     )
+  if families.is_packed(config):
+    rows += [
+      (f'rows of {length}', found.describe_rows())
+      for (length, _), found in sorted(examples.items())
+    ]
   console.table(rows, 'Plan')
   shares = language_shares(examples, parts.phases)
   # A store of a phase's own may have no such languages.

@@ -89,6 +89,7 @@ BEFORE = {
   'objective.first_mask_rate': None,
   **{f'model.{key}': value for key, value in base.form().items()},
   'data.text_field': 'text',
+  'data.packed': False,
   'task.long_text': 'head',
 }
 

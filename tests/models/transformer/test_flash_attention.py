@@ -41,7 +41,9 @@ def draw(rows, rate, dtype=np.float32):
 
 def plain(fields, qkv, mask, seeds):
   query, key, value = jnp.moveaxis(qkv, 2, 0)
-  mask = mask[:, None, None]
+  texts, mask = mask, mask[:, None, None] != 0
+  if fields.packed:
+    mask = mask & (texts[:, None, :, None] == texts[:, None, None])
   if fields.causal:
     mask = mask & attention.causal_mask(LENGTH, LENGTH, 0)
   query = query * jnp.asarray(HEAD**-0.5, query.dtype)
@@ -81,6 +83,21 @@ def test_causal_rows_whose_first_keys_are_masked():
   found = run(flash_attention.attend, fields, *arrays)
   assert_near(found, run(plain, fields, *arrays), 1e-5)
   assert (found[0][2, :20] == 0).all() and (found[0][2, 20:] != 0).all()
+
+
+@pytest.mark.parametrize(('causal', 'rate'), [(False, RATE), (True, 0.0)])
+def test_texts_of_packed_rows_do_not_see_each_other(causal, rate):
+  """Padding sees nothing, and nothing sees it."""
+  fields = flash_attention.Fields(causal, rate, packed=True)
+  qkv, gradient, _, seeds = draw(3, rate)
+  place = np.arange(LENGTH)
+  texts = np.stack([1 + place // 30, 1 + place // 7, 0 * place])
+  texts[1, 40:] = 0
+  arrays = qkv, gradient, texts, seeds
+  found = run(flash_attention.attend, fields, *arrays)
+  assert_near(found, run(plain, fields, *arrays), 1e-5)
+  assert (found[0][1, 40:] == 0).all() and (found[0][2] == 0).all()
+  assert (found[0][1, :40] != 0).all()
 
 
 def test_bfloat16_is_near():

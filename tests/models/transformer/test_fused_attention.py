@@ -57,14 +57,16 @@ def fused(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
 
 def plain(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
   """The formulas; only the attention itself is the product's."""
-  heads, causal, rate = fields
+  heads, causal, rate, packed = fields
   B, T, D = x.shape
   mean = x.mean(-1, keepdims=True)
   variance = jnp.square(x - mean).mean(-1, keepdims=True)
   x = (x - mean) / jnp.sqrt(variance + EPSILON) * scale + bias
   qkv = (x @ kernel + qkv_bias).reshape(B, T, 3, heads, D // heads)
   query, key, value = (qkv[:, :, i] for i in range(3))
-  mask = mask[:, None, None, :]
+  texts, mask = mask, mask[:, None, None, :] != 0
+  if packed:
+    mask = mask & (texts[:, None, :, None] == texts[:, None, None, :])
   if causal:
     mask = mask & attention.causal_mask(T, T, 0)
   context = attention.attend(
@@ -121,7 +123,7 @@ def test_outputs_and_gradients_are_those_of_plain_attention(
 ):
   monkeypatch.setattr(kernels, 'BLOCK', block)
   arguments = make_arrays(length, heads, head, rate)
-  fields = heads, causal, rate
+  fields = heads, causal, rate, False
   got = run(fused, fields, *arguments)
   assert_same(got, run(plain, fields, *arguments))
   assert (got[0][1][2] == 0).all()  # no key may be looked at
@@ -132,12 +134,36 @@ def test_rows_of_which_the_first_keys_are_masked(monkeypatch):
   arrays, _, seeds = make_arrays(256, 4, 32, RATE)
   monkeypatch.setattr(kernels, 'BLOCK', 128)
   mask = np.arange(256) >= np.array([0, 40, 200])[:, None]
-  fields = 4, True, RATE
+  fields = 4, True, RATE, False
   got = run(fused, fields, arrays, mask, seeds)
   assert_same(got, run(plain, fields, arrays, mask, seeds))
   y = got[0][1]
   assert (y[1, :40] == 0).all() and (y[2, :200] == 0).all()
   assert (y[1, 40:] != 0).all()
+
+
+@pytest.mark.parametrize(
+  ('length', 'heads', 'head', 'block', 'causal', 'rate'),
+  [
+    (128, 2, 64, 256, False, RATE),
+    (256, 4, 32, 128, False, 0.0),
+    (256, 4, 32, 128, True, RATE),
+  ],
+)
+def test_texts_of_packed_rows_do_not_see_each_other(
+  length, heads, head, block, causal, rate, monkeypatch
+):
+  """Padding sees nothing, and nothing sees it."""
+  monkeypatch.setattr(kernels, 'BLOCK', block)
+  arrays, _, seeds = make_arrays(length, heads, head, rate)
+  place = np.arange(length)
+  texts = np.stack([1 + place // 100, 1 + place // 7, 0 * place])
+  texts[1, 90:] = 0
+  fields = heads, causal, rate, True
+  got = run(fused, fields, arrays, texts, seeds)
+  assert_same(got, run(plain, fields, arrays, texts, seeds))
+  y = got[0][1]
+  assert (y[1, 90:] == 0).all() and (y[2] == 0).all() and (y[1, :90] != 0).all()
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -152,7 +178,7 @@ def mask_shown_by(heads, length, mask, seeds):
   rows = len(mask)
   total = norms.identity_sum(jnp.broadcast_to(eye, (rows, D, D)))
   kernel = jnp.concatenate([jnp.zeros((D, 2 * D)), eye], axis=1)
-  fields = heads, False, RATE, jnp.float32
+  fields = heads, False, RATE, False, jnp.float32
   _, y = fused_attention.attend(
     fields, total, kernel, jnp.zeros((1, 3 * D)), eye, mask, seeds
   )
@@ -183,7 +209,8 @@ def test_masks_of_heads_are_those_of_their_numbers(heads):
 
 def test_bfloat16_is_near():
   arrays, mask, seeds = make_arrays(128, 2, 64, RATE)
-  (_, exact), exact_grads = run(plain, (2, False, RATE), arrays, mask, seeds)
+  fields = 2, False, RATE, False
+  (_, exact), exact_grads = run(plain, fields, arrays, mask, seeds)
 
   def rounded(fields, x, scale, bias, *weights):
     *weights, mask, seeds = weights
@@ -198,7 +225,7 @@ def test_bfloat16_is_near():
     assert x.dtype == y.dtype == jnp.bfloat16
     return x.astype(jnp.float32), y.astype(jnp.float32)
 
-  (_, y), grads = run(rounded, (2, False, RATE), arrays, mask, seeds)
+  (_, y), grads = run(rounded, fields, arrays, mask, seeds)
   np.testing.assert_allclose(y, exact, atol=0.06)
   for name, exact_grad in exact_grads.items():
     error = np.linalg.norm(grads[name] - exact_grad)
@@ -245,7 +272,7 @@ def make_rows():
   return (np.concatenate([x] * 3)[:rows], *arrays), mask, seeds
 
 
-FIELDS = 4, True, RATE  # of these rows
+FIELDS = 4, True, RATE, False  # of these rows
 
 
 @functools.cache

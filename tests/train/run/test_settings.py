@@ -368,7 +368,7 @@ def test_bad_values_of_elmo_are_named(overrides, message):
   ('name', 'model', 'keys'),
   [
     ('bert_tiny', 'elmo', 'model.cell_clip, model.char_embed_dim'),
-    ('elmo_tiny', 'gpt', 'init.position_stddev, init.stddev, model.attention'),
+    ('elmo_tiny', 'gpt', 'data.packed, init.position_stddev, init.stddev'),
     (
       'gpt_tiny',
       'bert',

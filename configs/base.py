@@ -179,8 +179,9 @@ def rate() -> ml_collections.ConfigDict:
   """Returns the keys of an optimiser's name and rate."""
   optim = ml_collections.ConfigDict()
   # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
-  # bias correction scales the decay too), adamw, muon (whose updates of the
-  # layers' matrices are orthogonal), lamb (for large batches),
+  # bias correction scales the decay too), adamw, stable_adamw (which shortens
+  # the step of a matrix whose gradients grow suddenly), muon (whose updates of
+  # the layers' matrices are orthogonal), lamb (for large batches),
   # adadelta (with a rate of 1), adafactor (little memory; rates relative to
   # each matrix), adagrad (ELMo) or sgd (word2vec, nnlm). The last four do not
   # read beta1 and beta2; the last three do not read epsilon.

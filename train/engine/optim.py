@@ -28,6 +28,7 @@ OPTIMIZERS = (
   'bert_adam',
   'gpt_adam',
   'adamw',
+  'stable_adamw',
   'muon',
   'lamb',
   'adafactor',
@@ -364,6 +365,8 @@ def make_optimizer(
   - gpt_adam: the same, with the correction as a factor of the rate: it also
     scales the decay, and epsilon stands outside of it.
   - adamw: corrected as usual.
+  - stable_adamw: adamw, the step of each matrix divided by its RMS of g /
+    sqrt(v) where this exceeds 1, see `update_clipping`.
   - muon: adamw, but for the matrices of the layers, see `scale_by_muon`.
   - lamb: adamw's sum, scaled to the norm of each matrix (You et al. 2020,
     algorithm 2). Undecayed parameters are not scaled, as in tensorflow_addons'
@@ -377,10 +380,10 @@ def make_optimizer(
   - sgd: g.
 
   adafactor, adagrad and sgd use no beta1, beta2 or epsilon, adadelta only the
-  last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. lamb, muon and adafactor
-  need `axes`, 'path/of/parameter' -> logical axis names, and `vocab_size`,
-  unpadded (None where nothing is padded). With `optim.average` the state has
-  averages of the parameters, see `averages`.
+  last: 1e-6 in Zeiler's paper, 1e-8 in TensorFlow. stable_adamw, lamb, muon and
+  adafactor need `axes`, 'path/of/parameter' -> logical axis names, and
+  `vocab_size`, unpadded (None where nothing is padded). With `optim.average`
+  the state has averages of the parameters, see `averages`.
   """
   c = optim_config
   if c.name not in OPTIMIZERS:
@@ -411,6 +414,14 @@ def make_optimizer(
     direction = adam(b1=c.beta1, b2=c.beta2, eps=c.epsilon)
     if c.name == 'muon':
       direction = scale_by_muon(axes or {}, direction)
+  decayed = optax.add_decayed_weights(c.weight_decay, mask=decay_mask)
+  if c.name == 'stable_adamw':
+    from train.engine import update_clipping
+
+    direction = update_clipping.scale_by_stable_adam(
+      direction, decayed, each, b2=c.beta2, eps=c.epsilon
+    )
+    decayed = optax.identity()
 
   def rate(step):
     if c.name != 'gpt_adam':
@@ -423,7 +434,7 @@ def make_optimizer(
   return optax.chain(
     optax.clip_by_global_norm(c.clip_norm),
     direction,
-    optax.add_decayed_weights(c.weight_decay, mask=decay_mask),
+    decayed,
     *scaled,
     optax.scale_by_learning_rate(rate),
     *([averages.average(decay)] if decay else []),

@@ -396,6 +396,46 @@ def test_lamb_against_numpy(small_bert):
   assert np.abs(mixed.reshape(apart.shape) - apart).max() > 1e-3
 
 
+def numpy_stable_adamw(params, gradients, rates, config):
+  """Wortsman et al. 2023, algorithm 2; also the factors of the steps."""
+  c = config
+  params = {k: np.float64(v) for k, v in params.items()}
+  m, v = ({k: 0.0 for k in params} for _ in range(2))
+  shares = []
+  for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), 1):
+    norm = math.sqrt(sum((np.float64(g) ** 2).sum() for g in gradient.values()))
+    for k, p in params.items():
+      g = gradient[k] * min(1.0, c.clip_norm / norm)
+      b1, b2 = (b * (1 - b ** (t - 1)) / (1 - b**t) for b in (c.beta1, c.beta2))
+      m[k] = b1 * m[k] + (1 - b1) * g
+      v[k] = b2 * v[k] + (1 - b2) * g**2
+      rms = np.sqrt(np.mean(g**2 / np.maximum(v[k], c.epsilon**2)))
+      shares.append(1 / max(1, rms))
+      step = m[k] / (np.sqrt(v[k]) + c.epsilon)
+      step = step + c.weight_decay * is_decayed(k) * p
+      params[k] = p - rate * shares[-1] * step
+  return params, np.array(shares)
+
+
+def test_stable_adamw_against_numpy(small_bert):
+  params, gradients, axes = small_bert
+  config = make_config(
+    name='stable_adamw', learning_rate=0.05, warmup_steps=2, weight_decay=0.1
+  )
+  schedule = optim.make_schedule(config, ((5, 8, 4, 'continue'),))
+  tx = optim.make_optimizer(config, schedule, axes, VOCAB_SIZE)
+  ours, _ = run(tx, params, gradients)
+  rates = bert_rates(0.05, 2, 5, range(5))
+  expected, shares = numpy_stable_adamw(
+    publish(params), [publish(g) for g in gradients], rates, config
+  )
+  assert shares.min() < 0.7 and (shares == 1).any()
+  apart = publish(ours)
+  for name, value in expected.items():
+    np.testing.assert_allclose(apart[name], value, 0, 2e-6, err_msg=name)
+  assert_padding_is_zero(ours)
+
+
 def numpy_muon(params, gradients, rates, config):
   """Jordan et al. 2024 on matrices of layers one by one, else AdamW.
 

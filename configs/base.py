@@ -54,6 +54,17 @@ def bert_model() -> ml_collections.ConfigDict:
 
 def form() -> ml_collections.ConfigDict:
   """Returns the keys in which ModernBERT's layers differ from BERT's."""
+  model = layer_form()
+  model.local_rotary_base = 10_000.0  # rotary_base, where a window is seen
+  # Tokens on each side that most layers see alone. 0: all layers see all.
+  model.window = 0
+  # Of so many layers, the first sees more than a window.
+  model.global_every = 3
+  return model
+
+
+def layer_form() -> ml_collections.ConfigDict:
+  """Returns those keys that a GPT has, too."""
   model = ml_collections.ConfigDict()
   # 'post': layer norms after residual sums; 'pre': before attention and MLP.
   model.norm = 'post'
@@ -65,11 +76,6 @@ def form() -> ml_collections.ConfigDict:
   model.positions = 'learned'
   # The longest wavelength of the rotations over 2 pi, where all is seen.
   model.rotary_base = 10_000.0
-  model.local_rotary_base = 10_000.0  # the same, where a window is seen
-  # Tokens on each side that most layers see alone. 0: all layers see all.
-  model.window = 0
-  # Of so many layers, the first sees more than a window.
-  model.global_every = 3
   # Queries and keys of each head pass a layer norm.
   model.query_key_norm = False
   return model

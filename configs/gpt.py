@@ -25,12 +25,12 @@ from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name a size of variants.GPT, or 'lstm'."""
+  """Returns the config; `arg` is 'lstm', or as for `variants.vary_gpt`."""
   if arg == 'lstm':
     config = gpt_section.get_lstm_config()
   else:
     config = gpt_section.get_config()
-    config.model.update(variants.pick(variants.GPT, arg or 'gpt'))
+    variants.vary_gpt(config, 'gpt', arg)
   config.model.max_length = 512
   config.model.dtype = 'bfloat16'
   config.train.platform = 'tpu'

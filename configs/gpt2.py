@@ -20,8 +20,7 @@ from configs.sections import gpt as gpt_section
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config; `arg` may name another size, e.g. 'gpt2-medium'."""
-  config = gpt_section.get_config()
-  config.model.name = 'gpt2'
+  config = gpt_section.get_gpt2_config()
   config.model.update(variants.pick(variants.GPT2, arg or 'gpt2'))
   config.model.max_length = 1024
   config.model.dtype = 'bfloat16'

@@ -15,10 +15,9 @@ from configs.sections import gpt as gpt_section
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size, e.g. 'gpt'."""
+  """Returns the config; `arg` as for `variants.vary_gpt`."""
   config = gpt_section.get_config()
   variants.fit_cpu(config)
-  config.model.update(variants.pick(variants.GPT, arg or 'gpt-mini'))
   config.model.max_length = 256
   config.data.source = 'books/*.txt'
   config.data.tokenizer = 'train:bpe:8000'
@@ -30,4 +29,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.init.stddev = 0.05  # smaller weights stay at unigrams for long
   config.init.position_stddev = 0.05
   config.eval.max_windows = 512
+  variants.vary_gpt(config, 'gpt-mini', arg)
   return config.lock()

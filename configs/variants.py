@@ -41,23 +41,27 @@ MASKING = 'mask='
 # A BERT by what is known since (Warner et al. 2024, "Smarter, Better, Faster,
 # Longer", sections 2 and 3): the layers' form, no next sentences, no dropout,
 # twice as many masks at first. Matrices are updated by Muon.
-MODERN = {
+_MODERN = {
   'model.norm': 'pre',
   'model.biases': False,
   'model.gated': True,
   'model.gelu': 'erf',
   'model.positions': 'rotary',
-  'model.window': 64,
   'model.dropout_rate': 0.0,
   'model.attention_dropout_rate': 0.0,
-  'train.objective': 'mlm',
-  'objective.first_mask_rate': 0.3,
   'optim.name': 'muon',
   'optim.schedule': 'wsd',
   'optim.beta2': 0.98,
   'optim.epsilon': 1e-8,
+}
+MODERN = _MODERN | {
+  'model.window': 64,
+  'train.objective': 'mlm',
+  'objective.first_mask_rate': 0.3,
   'init.self_score': 0.0,
 }
+# The same of a GPT, whose packed rows have the windows of rows of their own.
+MODERN_GPT = _MODERN | {'data.packed': True}
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
 GPT = {
@@ -253,8 +257,8 @@ def vary_bert(
       config.model.update(BERT[word])
     elif word in changes:
       config.update_from_flattened_dict(changes[word])
-      if word == 'modern':  # three matrices in the place of two
-        config.model.mlp_dim = config.model.mlp_dim * 2 // 3 // 64 * 64
+      if word == 'modern':
+        _narrow_gated(config)
     elif word.startswith(MASKING):
       masked, random = _masking(word)
       config.objective.mask_fraction = masked
@@ -264,6 +268,35 @@ def vary_bert(
         f'{word!r} is no variant of a BERT: expected one of'
         f' {", ".join((*BERT, *changes))} or {MASKING}80/10/10'
       )
+
+
+def vary_gpt(
+  config: ml_collections.ConfigDict, size: str, arg: str = ''
+) -> None:
+  """Sets the size of a GPT's config, in place.
+
+  `arg` lists, separated by commas, any of: another size of `GPT`; 'modern' (see
+  `MODERN_GPT`), whose MLP has as many numbers as GPT's. Raises ValueError for
+  other words, and for two sizes.
+  """
+  words = [word for word in arg.split(',') if word]
+  sizes = [word for word in words if word != 'modern']
+  if len(sizes) > 1:
+    raise ValueError(f'{" and ".join(sizes)}: expected one of them alone')
+  for word in sizes:
+    if word not in GPT:
+      raise ValueError(
+        f'no size {word!r}: expected one of {", ".join((*GPT, "modern"))}'
+      )
+  config.model.update(GPT[(sizes or [size])[0]])
+  if 'modern' in words:
+    config.update_from_flattened_dict(MODERN_GPT)
+    _narrow_gated(config)
+
+
+def _narrow_gated(config: ml_collections.ConfigDict) -> None:
+  """Sets the width of a gated MLP: three matrices in the place of two."""
+  config.model.mlp_dim = config.model.mlp_dim * 2 // 3 // 64 * 64
 
 
 def _masking(word: str) -> tuple[float, float]:
@@ -300,7 +333,7 @@ _SECTIONS = {
   'distill_bert': 'sections.distill:get_bert_config',
   'elmo': 'sections.elmo:get_config',
   'gpt': 'sections.gpt:get_config',
-  'gpt2': 'sections.gpt:get_config',
+  'gpt2': 'sections.gpt:get_gpt2_config',
   'lstm': 'sections.gpt:get_lstm_config',
   'nnlm': 'sections.gpt:get_nnlm_config',
   'word2vec': 'sections.words:get_word2vec_config',

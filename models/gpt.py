@@ -116,7 +116,8 @@ class Gpt(nn.Module):
       is faster on a TPU; each adds to the time to compile.
     attention: see `SelfAttention`.
     null_key: likewise.
-    biases: this and the next seven: see `models.bert.Bert`.
+    biases: this and the next seven: see `models.bert.Bert`. A `window` is not
+      for decoding, which counts slots of the cache, padding included.
     remat: recompute activations in the backward pass.
     stacked: one array holds a parameter of all layers; else each layer has its
       own, which decoding reads without a copy (`prepare_decoding`).
@@ -150,6 +151,11 @@ class Gpt(nn.Module):
   global_every: int = 3
   query_key_norm: bool = False
   stacked: bool = True
+
+  @property
+  def norm(self) -> str:
+    """Where the norms are, as in `models.bert.Bert`."""
+    return 'pre' if self.pre_norm else 'post'
 
   @nn.compact
   def __call__(

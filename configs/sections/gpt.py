@@ -7,9 +7,17 @@ from configs import base
 
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of GPT, with its release's optimiser."""
+  config = get_gpt2_config()
+  config.model.name = 'gpt'
+  config.model.update(base.layer_form())
+  return config
+
+
+def get_gpt2_config() -> ml_collections.ConfigDict:
+  """Returns the defaults of GPT-2, whose layers have one form."""
   model = base.transformer()
   model.update(base.null_key())
-  model.name = 'gpt'
+  model.name = 'gpt2'
   config = _next_tokens(model)
   config.init.update(base.drawn_transformer())
   config.data.update(base.rows())

@@ -72,6 +72,10 @@ FIELDS = {  # key of a config -> (field, kind), see `config_files.read_fields`
   'resid_pdrop': ('dropout_rate', SHARE),
   'attn_pdrop': ('attention_dropout_rate', SHARE),
 }
+FORM = {  # the only values that its classes have
+  field: getattr(gpt.Gpt, field)
+  for field in ('biases', 'gated', 'positions', 'window', 'query_key_norm')
+}
 HPARAMS = {  # the same in GPT-2's release
   'n_vocab': FIELDS['vocab_size'],
   **{key: FIELDS[key] for key in ('n_layer', 'n_embd', 'n_head')},
@@ -183,7 +187,11 @@ def to_config(model: gpt.Gpt) -> dict[str, Any]:
   """Returns a model's Hugging Face config; ValueError if it cannot have one."""
   name = _name(model)
   gelus = {form: key for key, form in reversed(GELU[name].items())}
-  problems = []
+  problems = [
+    f'{field} is {getattr(model, field)!r}, expected {expected!r}'
+    for field, expected in FORM.items()
+    if getattr(model, field) != expected
+  ]
   if model.gelu not in gelus:
     problems.append(f'gelu is {model.gelu!r}, expected {" or ".join(gelus)}')
   if name == 'gpt' and model.mlp_dim != 4 * model.embed_dim:

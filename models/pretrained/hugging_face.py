@@ -58,8 +58,9 @@ def write_folder(
       'the model has null keys (model.null_key=True): the classes of Hugging'
       ' Face have none'
     )
+  config = format_.to_config(model)  # refuses what there is no class of
   architecture, arrays = format_.to_hugging_face(params, model)
-  config = format_.to_config(model) | {'architectures': [architecture]}
+  config |= {'architectures': [architecture]}
   for head in ('classifier', 'token_classifier'):
     if head in params:
       names = [f'LABEL_{i}' for i in range(len(params[head]['bias']))]

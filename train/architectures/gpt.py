@@ -46,9 +46,8 @@ def build_model(
     for name, value in model_fields(model_config).items()
     if name in known
   }
-  return gpt.Gpt(
-    vocab_size=vocab_size, pre_norm=model_config.name == 'gpt2', **fields
-  )
+  is_pre = model_config.name == 'gpt2' or model_config.get('norm') == 'pre'
+  return gpt.Gpt(vocab_size=vocab_size, pre_norm=is_pre, **fields)
 
 
 def build_lstm(
@@ -182,6 +181,7 @@ GPT = Architecture(
 GPT2 = GPT._replace(
   objectives={'lm': NextTokensOfStream},
   packed=ByName({'lm': 'train.architectures.packed:PackedNextTokensOfStream'}),
+  default_config=gpt_section.get_gpt2_config,
   num_unpublished=0,
 )
 LSTM = GPT._replace(

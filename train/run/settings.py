@@ -375,7 +375,7 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.attention',
     "'auto' or 'plain' with model.null_key=True: the kernel has no null key",
   )
-  if 'norm' in model:
+  if 'positions' in model:
     check_form(config)
   training_phases.check_lengths(config)
 
@@ -390,6 +390,8 @@ def check_form(config: ml_collections.ConfigDict) -> None:
     'model.num_heads',
     'heads of an even width, whose numbers rotary positions turn in pairs',
   )
+  if 'window' not in model:
+    return
   ensure(
     not (model.window and model.get('null_key')),
     'model.window',

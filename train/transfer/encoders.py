@@ -465,8 +465,10 @@ def _lm_positions(config: ml_collections.ConfigDict, module: nn.Module) -> int:
 
   A GPT scores all positions of an input; the release's table is cut to the
   longest input of the set (openai/finetune-transformer-lm, train.py). GPT-2's
-  positions are a separate table, and the LSTM has none.
+  positions are a separate table; the LSTM and rotary positions have none.
   """
-  if not config.task.lm_weight or getattr(module, 'pre_norm', True):
+  has_table = getattr(module, 'positions', 'rotary') == 'learned'
+  is_pre = getattr(module, 'pre_norm', True)
+  if not config.task.lm_weight or is_pre or not has_table:
     return 0
   return min(config.task.max_length, module.max_length)

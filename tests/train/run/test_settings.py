@@ -22,6 +22,8 @@ def check(config, parts=1):
 VARIANTS = (
   'bert_base:modern',
   'bert_mini:modern',
+  'gpt_mini:modern',
+  'gpt_tiny:gpt-mini,modern',
   'bert_base:no_nsp',
   'bert_base:ltr_no_nsp',
   'bert_base:mask=0/20/80',
@@ -372,7 +374,7 @@ def test_bad_values_of_elmo_are_named(overrides, message):
     (
       'gpt_tiny',
       'bert',
-      'data.units, init.self_score, model.biases, model.gated',
+      'data.units, init.self_score, model.global_every, model.left',
     ),
   ],
 )

@@ -69,6 +69,26 @@ def test_masked_texts_are_documents_or_parts_that_fill_a_row(store, held_out):
   assert f'{real:.2%} of the places' in examples.describe_rows()
 
 
+def test_units_are_marked_in_the_text_alone(store):
+  begins = np.arange(len(store.tokens)) % 3 == 0
+  units = np.packbits(begins, bitorder='little')
+  marked = types.SimpleNamespace(**vars(store), units=units)
+  batch = every(packing.FramedRows(marked, LENGTH, held_out=False, units=True))
+  plain = every(packing.FramedRows(store, LENGTH, held_out=False))
+  made = jax.device_get(
+    packing.read_framed(
+      batch | {'example_mask': np.ones(len(batch['texts']), bool)},
+      known=lambda ids: ids,
+      units=True,
+    )
+  )
+  np.testing.assert_array_equal(made['tokens'], plain['tokens'])
+  is_text = made['token_mask'] & ~np.isin(made['tokens'], (CLS, SEP))
+  np.testing.assert_array_equal(
+    made['unit_starts'], is_text & (made['tokens'] % 3 == 0)
+  )
+
+
 def test_each_token_but_the_first_is_predicted_once(store):
   batch = every(packing.NextTokenRows(store, LENGTH, held_out=False))
   found = sorted(texts_of(batch, 'tokens', 'targets'))

@@ -100,6 +100,27 @@ def test_texts_of_packed_rows_do_not_see_each_other(causal, rate):
   assert (found[0][1, :40] != 0).all()
 
 
+@pytest.mark.parametrize('packed', [False, True])
+def test_they_become_programs_of_a_gpu(packed, monkeypatch):
+  monkeypatch.setattr(flash_attention.layers, 'platform', lambda: 'gpu')
+  monkeypatch.setattr(flash_attention, 'BLOCK', 64)
+  fields = flash_attention.Fields(True, RATE, packed)
+  qkv = jax.ShapeDtypeStruct((2, 128, 3, HEADS, 64), jnp.bfloat16)
+  numbers = jax.ShapeDtypeStruct((2, 128), jnp.int32)
+
+  @jax.jit
+  def gradient(qkv, numbers):
+    seeds = dropout.draw_seeds(jax.random.key(0), (2,)).replace(layer=3, mask=2)
+    return jax.grad(
+      lambda qkv: jnp.sum(
+        flash_attention.attend(fields, qkv, numbers, seeds), dtype=jnp.float32
+      )
+    )(qkv)
+
+  lowered = gradient.trace(qkv, numbers).lower(lowering_platforms=('cuda',))
+  assert lowered.as_text().count('stablehlo.custom_call @__gpu') == 2
+
+
 def test_bfloat16_is_near():
   fields = flash_attention.Fields(False, RATE)
   exact = run(plain, fields, *draw(2, RATE))

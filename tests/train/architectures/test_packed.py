@@ -125,8 +125,7 @@ def transformed(config, rows=64):
   kind = families.objective_of(config)
   vocabulary = Vocabulary.of(store.tokenizer)
   objective = kind(config, LENGTH, vocabulary)
-  units = {'units': True} if 'stored' in str(config) else {}
-  examples = kind.open_examples(config, store, LENGTH, held_out=False, **units)
+  examples = kind.open_examples(config, store, LENGTH, held_out=False)
   phases = ((1, LENGTH, rows, 'continue'),)
   host = pipeline.train_batch({LENGTH: examples}, phases, 0, 0)
   host['example_mask'][-1] = False

@@ -35,4 +35,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.optim.learning_rate = 2e-3
   config.optim.warmup_steps = 50
   config.init.stddev = 0.05  # smaller weights stay at unigrams for long
+  if config.optim.name == 'muon':
+    config.optim.learning_rate = 1e-2
   return config.lock()

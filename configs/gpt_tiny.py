@@ -37,4 +37,5 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.init.stddev = 0.05  # smaller weights stay at unigrams for long
   if config.optim.name == 'muon':
     config.optim.learning_rate = 1e-2
+    config.train.phases = ((520, 128, 32, 'continue'),)  # the same minutes
   return config.lock()

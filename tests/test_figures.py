@@ -101,6 +101,10 @@ def expected():
     'gpt_tiny, held-out perplexity': tuple(
       show('gpt_tiny', path) for path in gpt
     ),
+    'gpt_tiny:modern, a third of the steps': (
+      show('gpt_tiny_modern', 'runs 0 metrics eval/perplexity'),
+      show('gpt_tiny', gpt[0]),
+    ),
     'elmo_tiny, both directions': perplexities('elmo_tiny'),
     'gpt_mini, 6.1 M tokens of novels': (
       show(novels, 'ngram model_perplexity', digits=1),

@@ -7,7 +7,8 @@ beginnings. Expected: held-out perplexity 0.24 of the unigram perplexity (119 of
   python -m train.main --config gpt_tiny
 
 gpt_tiny:lstm has an LSTM of 256 cells, projected to 128, in its place;
-gpt_tiny:modern is a GPT by what is known since 2018, in the same minutes.
+gpt_tiny:modern is a GPT by what is known since 2018, in the same minutes:
+perplexity 87 (results/gpt_tiny_modern.json).
 """
 
 import ml_collections
@@ -36,6 +37,6 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.optim.warmup_steps = 50
   config.init.stddev = 0.05  # smaller weights stay at unigrams for long
   if config.optim.name == 'muon':
-    config.optim.learning_rate = 1e-2
+    config.optim.learning_rate = 1e-2  # of 4e-3 and 1e-2 better at 200 steps
     config.train.phases = ((520, 128, 32, 'continue'),)  # the same minutes
   return config.lock()

@@ -5,7 +5,6 @@ vision-language models", algorithm 2, after Adafactor's clipping of updates.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +35,8 @@ def scale_by_stable_adam(
   share = each(optax.stateless(lambda squares, _: _share(squares)))
 
   def update(
-    updates: optax.Updates, state: Any, params: optax.Params
-  ) -> tuple[optax.Updates, Any]:
+    updates: optax.Updates, state: optax.OptState, params: optax.Params
+  ) -> tuple[optax.Updates, optax.OptState]:
     directions, new = adam.update(updates, state, params)
     directions, _ = decay.update(directions, decay.init(params), params)
     correction = 1 - b2 ** new.count.astype(jnp.float32)

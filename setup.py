@@ -70,6 +70,8 @@ setuptools.setup(
       'transformers>=5,<6',
     ],
     'tensorboard': ['tensorboard>=2.19,<3'],  # shows the events of runs
+    # train.trackers; each works without the others.
+    'trackers': ['wandb>=0.31', 'mlflow>=3.17', 'trackio>=0.43'],
     'zero_shot': ['rouge-score>=0.1.2', 'sacrebleu>=2.5'],
     'test': [
       'accelerate>=1.10,<2',  # of transformers' Trainer

@@ -258,6 +258,9 @@ def steps() -> ml_collections.ConfigDict:
   train.hang_minutes = 60.0
   # Peak TFLOP/s of a device, for the MFU. Empty: known devices' own.
   train.peak_tflops = placeholder(float)
+  # Other programs that get the rows of metrics.csv and the config: wandb,
+  # mlflow, trackio. Empty: none, and nothing leaves the machine.
+  train.trackers = ()
   return train
 
 

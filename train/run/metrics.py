@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from etils import epath
@@ -18,12 +18,16 @@ class MetricsWriter:
   """Appends rows (step, metric, value) to metrics.csv and TensorBoard.
 
   It first drops rows after the step at which the run continues, atomically.
+
+  Attributes:
+    readers: called with each row too, without values that are not numbers.
   """
 
   def __init__(
     self, workdir: epath.PathLike, *, step: int, active: bool = True
   ):
     """Opens the files of a run after `step` steps; writes only if `active`."""
+    self.readers: list[Callable[[int, Mapping[str, float]], None]] = []
     self._active = active
     if not active:
       return
@@ -49,10 +53,13 @@ class MetricsWriter:
       return
     rows = [(step, name, value) for name, value in values.items()]
     self._file.append(rows, whole=whole)
-    for name, value in values.items():
-      if not math.isnan(value):  # no rate of steps that were compiled first
-        self._events.add_scalar(name, value, step)
+    # There is no rate of steps that were compiled first.
+    numbers = {name: v for name, v in values.items() if not math.isnan(v)}
+    for name, value in numbers.items():
+      self._events.add_scalar(name, value, step)
     self._events.flush()
+    for read in self.readers:
+      read(step, numbers)
 
   def close(self) -> None:
     """Ends the TensorBoard file."""

@@ -116,6 +116,7 @@ FREE_KEYS = [
   'train.platform',
   'train.profile',
   'train.reset_streams',
+  'train.trackers',
 ]
 # These may differ too, if the learning rates of the steps already done do not.
 SCHEDULE_KEYS = [
@@ -325,6 +326,10 @@ def check_common(config: ml_collections.ConfigDict) -> None:
     'mesh.rules',
     f'pairs of an axis of arrays and None, one or several of {sharding.AXES}',
   )
+  if config.train.trackers:
+    from train.run import trackers
+
+    trackers.check_trackers(config.train.trackers)
 
 
 def _is_rule(rule: Value, known: Sequence[str]) -> bool:

@@ -132,6 +132,12 @@ def train(
     seconds_before = metrics.last_value(rows, 'time/seconds', first_step)
     writer = metrics.MetricsWriter(rows, step=first_step, active=is_first)
     stack.callback(writer.close)
+    if is_first and config.train.trackers:
+      from train.run.trackers import Trackers  # few runs have any
+
+      flat = settings.flatten(config)
+      others = enter(Trackers(config.train.trackers, workdir, rows, flat))
+      writer.readers.append(others.write)
     was_scored = processes.of_first(metrics.is_scored(rows, first_step))
     growing.copy()
     watchdog = failure.Watchdog(config.train.hang_minutes)

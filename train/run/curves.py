@@ -134,9 +134,12 @@ def draw_curves(
     values.append(value)
   drawn = panels(series)
   last = max((steps[-1] for steps, _ in series.values()), default=1)
-  figure = pictures.figure(11, 3.5 * -(-len(drawn) // 2))
-  figure.suptitle(epath.Path(workdir).expanduser().resolve().name)
-  grid = figure.subplots(-(-len(drawn) // 2), 2, squeeze=False).flat
+  rows = max(-(-len(drawn) // 2), 1)
+  figure = pictures.figure(11, 3.5 * rows)
+  name = epath.Path(workdir).expanduser().resolve().name
+  figure.suptitle(pictures.shown(name) + ('' if drawn else ': no figures yet'))
+  grid = figure.subplots(rows, 2, squeeze=False).flat
+  plain = ticker.FuncFormatter(lambda value, _: f'{value:,.10g}')
   for axes in grid[len(drawn) :]:
     axes.set_axis_off()
   for axes, (title, names) in zip(grid, drawn.items(), strict=False):
@@ -151,11 +154,16 @@ def draw_curves(
     axes.set_xlabel('step')
     axes.grid(alpha=0.3)
     axes.set_xlim(0, 1.02 * last)
+    axes.xaxis.set_major_locator(
+      ticker.MaxNLocator(steps=(1, 2, 5, 10), integer=True)
+    )
+    axes.xaxis.set_major_formatter(plain)
     if 'perplexity' in title:
       axes.set_yscale('log')
-      plain = ticker.StrMethodFormatter('{x:g}')
       axes.yaxis.set_major_formatter(plain)
       axes.yaxis.set_minor_formatter(plain)
+    else:  # no power of ten beside the axis
+      axes.ticklabel_format(axis='y', style='plain', useOffset=False)
     if 0 < len(axes.lines) <= _MANY:
       axes.legend(loc='best', fontsize='small')
   path = epath.Path(out or workdir) / 'curves.png'
@@ -193,5 +201,4 @@ def panels(metrics: Iterable[str]) -> dict[str, list[str]]:
     else:
       title = 'Other figures'
     found[title].append(name)
-  drawn = {title: names for title, names in found.items() if names}
-  return drawn or {'Loss': []}  # of a run that has just begun
+  return {title: names for title, names in found.items() if names}

@@ -192,3 +192,29 @@ def test_a_picture_names_its_run_and_the_last_values(tmp_path, monkeypatch):
   assert loss.get_xlim() == perplexity.get_xlim() == (0, 10.2)
   ticks = [x.get_text() for x in perplexity.yaxis.get_ticklabels(minor=True)]
   assert not any('mathdefault' in text or 'times' in text for text in ticks)
+
+
+def test_axes_are_in_plain_numbers_and_a_run_without_rows_has_none(
+  tmp_path, monkeypatch
+):
+  drawn = []
+  monkeypatch.setattr(
+    curves.pictures, 'save', lambda figure, *_, **__: drawn.append(figure)
+  )
+  curves.draw_curves(tmp_path / '$a$')
+  writer = metrics.MetricsWriter(tmp_path, step=0)
+  for step in (400_000, 1_000_000):
+    row = {'train/learning_rate': 1e-11 * step, 'train/mlm_loss': 1e7 + step}
+    writer.write(step, row)
+  writer.close()
+  curves.draw_curves(tmp_path)
+  empty, figure = drawn
+  assert empty.get_suptitle() == r'\$a\$: no figures yet'
+  assert not any(axes.axison for axes in empty.axes)
+  figure.canvas.draw()
+  for axes in figure.axes:
+    for axis in (axes.xaxis, axes.yaxis):
+      ticks = [tick.get_text() for tick in axis.get_ticklabels()]
+      assert not axis.get_offset_text().get_text()
+      assert not any('e' in tick for tick in ticks), ticks
+    assert '1,000,000' in [tick.get_text() for tick in axes.get_xticklabels()]

@@ -81,6 +81,7 @@ setuptools.setup(
       'gensim==4.4.0',  # word2vec's rival, and reader of its files
       'ftfy>=6.3,<7',
       'jieba>=0.42.1,<0.43',
+      'kubeflow-trainer-api>=2.3',  # the fields of JobSet
       'nltk>=3.9',
       'rouge-score>=0.1.2',
       'sacrebleu>=2.5',

@@ -59,11 +59,11 @@ def _records(
   task: examples.Task, split: str, folder: str | None
 ) -> Iterator[tuple[str, Any]]:
   """Yields (data set, record)."""
-  import tensorflow_datasets as tfds
-
   names, part = _data_sets(task, split)
   for name in names:
     builder = tfds_text.open_builder(name, name, folder)
+    import tensorflow_datasets as tfds  # the builder's: it is installed
+
     dataset = builder.as_dataset(split=part, shuffle_files=False)
     for record in tfds.as_numpy(dataset):
       yield f'{name}, split {part}', record

@@ -95,8 +95,13 @@ def _parse(spec: str) -> tuple[str, str]:
 
 
 def _find_builder(spec: str, name: str, folder: str | None = None) -> Any:
-  import tensorflow_datasets as tfds
-
+  try:
+    import tensorflow_datasets as tfds
+  except ModuleNotFoundError as error:
+    raise ValueError(
+      f'source tfds:{spec}: {error.name} is not installed: pip install'
+      ' tensorflow-datasets tensorflow-cpu'
+    ) from None
   _hide_accelerators()
   try:
     return tfds.builder(name, data_dir=folder, try_gcs=False)

@@ -73,7 +73,13 @@ def _parts_of(index: epath.Path) -> list[epath.Path]:
 
 def entries(index: epath.Path) -> dict[str, Entry]:
   """Returns name -> entry of a TensorFlow checkpoint from its PREFIX.index."""
-  import tensorflow as tf
+  try:
+    import tensorflow as tf
+  except ModuleNotFoundError:
+    raise ValueError(
+      f'{index}: a checkpoint of TensorFlow, which is not installed: pip'
+      ' install tensorflow-cpu'
+    ) from None
 
   shown = index
   # TensorFlow takes a path for a pattern.

@@ -321,6 +321,11 @@ def check_common(config: ml_collections.ConfigDict) -> None:
     section, _, name = key.partition('.')
     ensure(config[section][name] in known, key, f'one of {known}')
   ensure(
+    config.data.loader == 'plain' or importlib.util.find_spec('tensorflow'),
+    'data.loader',
+    "'plain', whose batches are the same, as TensorFlow is not installed",
+  )
+  ensure(
     isinstance(config.mesh.rules, tuple | list)
     and all(_is_rule(rule, sharding.AXES) for rule in config.mesh.rules),
     'mesh.rules',

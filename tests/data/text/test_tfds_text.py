@@ -110,3 +110,9 @@ def test_without_a_network_nothing_is_tried_for_minutes(monkeypatch, tmp_path):
   monkeypatch.setattr(urllib.request, 'getproxies', lambda: {'https': 'proxy'})
   with pytest.raises(ValueError, match='it is tried'):
     tfds_text.open_builder('books', 'books')
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
+  with pytest.raises(ValueError, match='pip install tensorflow-datasets'):
+    tfds_text.open_builder('imdb', 'imdb')

@@ -1,5 +1,7 @@
 """TensorFlow's checkpoints, damaged and hostile ones too."""
 
+import sys
+
 import mutations
 import numpy as np
 import published_cases
@@ -83,3 +85,9 @@ def test_hostile_indices_of_tensorflow(old, new, message, checkpoint):
   index.write_bytes(mutations.pack_index(content, content))
   entries = tensorflow_file.entries(index)
   assert [entry.read().sum() for entry in entries.values()] == [12, 0]
+
+
+def test_a_checkpoint_without_tensorflow_is_refused(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow', None)
+  with pytest.raises(ValueError, match='a/b.index: a checkpoint of TensorFlow'):
+    tensorflow_file.entries(epath.Path('a/b.index'))

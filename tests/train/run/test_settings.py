@@ -1,6 +1,7 @@
 """Configs: every shipped one loads; names, keys and overrides are checked."""
 
 import pathlib
+import sys
 import types
 
 import pytest
@@ -456,3 +457,12 @@ def test_a_config_that_lacks_a_key_is_refused_by_its_name():
   old = {key: new[key] for key in new if key != 'objective.unit'}
   found = settings.differing_keys(old, new)
   assert found == {'objective.unit': (None, 'piece')}
+
+
+def test_without_tensorflow_the_other_loader_is_named(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow', None)
+  config = settings.load_config('bert_tiny')
+  with pytest.raises(ValueError, match="data.loader='tf': expected 'plain'"):
+    settings.check_common(config)
+  plain = settings.with_overrides(config, {'data.loader': 'plain'})
+  settings.check_common(plain)

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 
+import fusions
 import program_cache
 
 # Before JAX is imported, here and in every child process.
@@ -17,7 +18,7 @@ os.environ['JAX_PLATFORMS'] = 'cpu'
 for _flag, _value in (
   ('--xla_force_host_platform_device_count', 8),
   ('--xla_backend_optimization_level', 0),
-  ('--xla_cpu_use_fusion_emitters', 'false'),
+  *([('--xla_cpu_use_fusion_emitters', 'false')] if fusions.HAS_FLAG else []),
 ):
   if _flag not in os.environ.get('XLA_FLAGS', ''):
     os.environ['XLA_FLAGS'] = (

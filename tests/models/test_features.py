@@ -3,6 +3,7 @@
 import functools
 
 import bert_cases
+import fusions
 import gpt_cases
 import jax
 import numpy as np
@@ -16,9 +17,7 @@ def layers_and_hidden(cases, model, params):
   inputs = [batch[key] for key in cases.INPUTS]
 
   # Otherwise the CPU's compiler rounds by what reads the layers.
-  @functools.partial(
-    jax.jit, compiler_options={'xla_cpu_use_fusion_emitters': True}
-  )
+  @functools.partial(jax.jit, compiler_options=fusions.AS_USERS)
   def run(params):
     outputs = model.apply({'params': params}, *inputs, train=False)
     layers = features.hidden_layers(model, params, *inputs)

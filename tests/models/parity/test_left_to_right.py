@@ -3,6 +3,7 @@
 import functools
 
 import bert_cases
+import fusions
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,7 +197,7 @@ def test_only_the_ends_of_a_row_change_places_for_spans():
         {'params': params}, *transfer_cases.inputs_of(batch), train=False
       )['logits'],
       # Otherwise the CPU's compiler rounds by what reads the encoder.
-      compiler_options={'xla_cpu_use_fusion_emitters': True},
+      compiler_options=fusions.AS_USERS,
     )
     return np.array(run(params))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import fusions
 import jax
 import numpy as np
 import optax
@@ -58,7 +59,7 @@ def test_together_as_alone(monkeypatch):
     fit._gradients.__wrapped__,
     static_argnums=0,
     static_argnames='group',
-    compiler_options={'xla_cpu_use_fusion_emitters': True},
+    compiler_options=fusions.AS_USERS,
   )
   monkeypatch.setattr(fit, '_gradients', gradients)
   members = MEMBERS

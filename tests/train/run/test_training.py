@@ -200,8 +200,7 @@ def test_evaluation_does_not_depend_on_its_batch_size(
   results = runs.train(small_config(eval__global_batch=8), tmp_path)
   for name, value in finished[1]['metrics'].items():
     if name.startswith('eval/'):
-      # float32; with jaxlib 0.11 the loss differs by 1.3e-6.
-      assert results['metrics'][name] == pytest.approx(value, rel=2e-6)
+      assert results['metrics'][name] == pytest.approx(value, rel=1e-6)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(

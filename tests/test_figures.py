@@ -34,6 +34,13 @@ def show(name, *paths, digits=0):
   return [f'{at(name, path):.{digits}f}' for path in paths]
 
 
+def last_of(name, metric):
+  """Returns the last value of a metric in a run's rows."""
+  lines = (ROOT / f'results/{name}.csv').read_text().splitlines()
+  values = [row.split(',')[2] for row in lines if f',{metric},' in row]
+  return [f'{float(values[-1]):.0f}']
+
+
 def means(table, row, column):
   """Returns the means of a table: ours, and the reference's."""
   for line in (ROOT / f'results/tables/{table}.md').read_text().splitlines():
@@ -97,6 +104,11 @@ def expected():
     'bert_tiny, the recipe of 2018, the same minutes (2 seeds)': (
       bert,
       show('bert_tiny', unigram),
+    ),
+    'bert_mini:modern, 6.6 M tokens of novels, masked tokens': (
+      show('bert_mini_modern', 'metrics eval/mlm_perplexity', digits=1)
+      + show('bert_mini_modern', 'metrics eval/perplexity_ratio', digits=3),
+      [*last_of('bert_mini_novels', 'eval/mlm_perplexity'), '10.2'],
     ),
     'gpt_tiny, held-out perplexity': tuple(
       show('gpt_tiny', path) for path in gpt

@@ -119,7 +119,6 @@ def _changed(source: epath.PathLike, now: str, before: str) -> ValueError:
 
 def run(arguments: argparse.Namespace) -> dict[str, int | float]:
   """Embeds a file as train.embed's arguments say; returns the figures."""
-  check_dtype(arguments.dtype)
   weights = opened.open_weights(arguments.weights, arguments.tokenizer)
   weights.check_complete()
   family = families.ARCHITECTURES[weights.name]
@@ -147,6 +146,7 @@ def run(arguments: argparse.Namespace) -> dict[str, int | float]:
       f'{weights.folder} holds a {weights.name}, which has no'
       f' {", ".join(refused)}'
     )
+  check_dtype(arguments.dtype)
   layers = arguments.layers or ('all' if of_words else 'top')
   choice = parse_choice(layers, arguments.combine, arguments.mix)
   found = TrainedModel(weights, dtype=arguments.dtype)

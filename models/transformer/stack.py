@@ -97,13 +97,6 @@ class Split(NamedTuple):
   last: tuple[Array, ...]
 
 
-def split(params: Any, in_loop: int) -> Any:
-  """Returns stacked parameters as a tree of `Split`, `in_loop` in the loop."""
-  return jax.tree.map(
-    lambda leaf: Split(leaf[:in_loop], tuple(leaf[in_loop:])), params
-  )
-
-
 def run_layers(
   model: nn.Module,
   block: type[Block],

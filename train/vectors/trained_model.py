@@ -17,7 +17,6 @@ from data.vocabulary import characters
 from models import features
 from models.layers import Params
 from models.pretrained.weights import NO_SOFTMAX, Weights
-from models.transformer import stack
 from train.architectures import families
 from train.params import opened
 from train.vectors import (
@@ -31,8 +30,6 @@ from train.vectors.text_plan import TextPlan
 from train.vectors.vector_files import VectorFile
 
 ALL_LAYERS = Choice('all')
-# Layers of at most so many bytes are taken apart for vectors on a CPU.
-APART_BYTES = 256_000_000
 # Uses that read the softmax of a language model.
 PREDICTIONS = ('score', 'generate')
 
@@ -116,14 +113,11 @@ class TrainedModel:
 
   def forget(self) -> None:
     """Frees the parameters; they are read again when they are asked for."""
-    for kept in ('params', '_prepared_apart'):
-      self.__dict__.pop(kept, None)
+    self.__dict__.pop('params', None)
 
   def to_host(self) -> None:
     """Moves the parameters to the host's memory, until vectors are computed."""
-    params = jax.tree.map(np.array, self.params)
-    self.forget()
-    self.params = params
+    self.params = jax.tree.map(np.array, self.params)
 
   def encode(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns each text's ids, see `Weights.encode`."""
@@ -159,27 +153,6 @@ class TrainedModel:
       model = model.clone(heads=())
     return model, features.cast_weights(params, model.dtype)
 
-  @functools.cached_property
-  def _prepared_apart(self) -> tuple[nn.Module, Params]:
-    """`prepared`, with each layer's parameters apart, see `stack.Split`.
-
-    A loop over stacked layers copies the matrices of each one before it
-    multiplies by them: a sixth of the time of one sentence by a MiniLM.
-    """
-    model, params = self.prepared()
-    return model, params | {'layers': stack.split(params['layers'], 0)}
-
-  def _for_texts(self) -> tuple[nn.Module, Params]:
-    """Returns what computes vectors fastest, kept where that costs little."""
-    layers = jax.tree.leaves(self.params.get('layers', {}))
-    if (
-      jax.default_backend() == 'cpu'
-      and isinstance(next(iter(layers), None), jax.Array)
-      and sum(leaf.nbytes for leaf in layers) <= APART_BYTES
-    ):
-      return self._prepared_apart
-    return self.prepared()
-
   def plan(self, request: Request) -> TextPlan:
     """Checks a request and returns how texts are read; reads no parameter."""
     return TextPlan(self.weights, request)
@@ -196,7 +169,7 @@ class TrainedModel:
     The model is one of tokens; see `text_vectors.embed_numbered`.
     """
     return text_vectors.embed_numbered(
-      self.plan(request), *self._for_texts(), texts, batch_tokens=batch_tokens
+      self.plan(request), *self.prepared(), texts, batch_tokens=batch_tokens
     )
 
   def vectors(

@@ -183,19 +183,23 @@ def _score_lines(
   if arguments.out:
     sizes = map(len, sentence_sums.encode(found, lines))
     surprise.check_size(arguments.out, sum(sizes))
-  top = arguments.top or TOP
-  readings = list(surprise.read_lines(found, lines, top=top))
+    top = arguments.top or TOP
+    readings = list(surprise.read_lines(found, lines, top=top))
+    scored: dict[str, list[float]] = {}
+    for each in readings:
+      scored.setdefault(each.name, []).extend(each.scored)
+  else:
+    scored = surprise.scores(found, lines)
   figures: dict[str, files.Json] = {
     'scoring': sentence_sums.describe(found, 'sum', within_word=False),
     'lines': len(lines),
   }
-  for name in dict.fromkeys(each.name for each in readings):
-    scored = [x for each in readings if each.name == name for x in each.scored]
+  for name, log_probs in scored.items():
     prefix = f'{name}_' if name else ''
     figures |= {
-      f'{prefix}tokens': len(scored),
-      f'{prefix}nats': -sum(scored),
-      f'{prefix}perplexity': surprise.perplexity(scored),
+      f'{prefix}tokens': len(log_probs),
+      f'{prefix}nats': -sum(log_probs),
+      f'{prefix}perplexity': surprise.perplexity(log_probs),
     }
   if arguments.out:
     figures |= _written(found, readings, arguments)

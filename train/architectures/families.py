@@ -79,7 +79,7 @@ def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
 
 def is_packed(config: ml_collections.ConfigDict) -> bool:
   """Returns whether rows are packed with whole documents."""
-  return config.data.get('packed', False)
+  return 'packed' in config.data and config.data.packed
 
 
 def build_model(

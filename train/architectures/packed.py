@@ -14,10 +14,14 @@ from train.architectures import bert, gpt
 from train.engine.steps import Batch
 
 
-class _PackedTexts:
-  """What an objective of BERT has in packed rows: each text is one of them."""
+class _Packed:
+  """What objectives of packed rows have in common.
 
-  batch_shapes = staticmethod(packing.framed_shapes)
+  Attributes:
+    rows: the class of the rows.
+  """
+
+  rows: type
 
   @classmethod
   def open_examples(
@@ -25,13 +29,18 @@ class _PackedTexts:
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: bool,
-  ) -> packing.FramedRows:
+    **options: bool | int,
+  ) -> packing.FramedRows | packing.NextTokenRows:
     """Opens a split of a store."""
     exponent = config.data.language_exponent
-    return packing.FramedRows(
-      store, length, language_exponent=exponent, **options
-    )
+    return cls.rows(store, length, language_exponent=exponent, **options)
+
+
+class _PackedTexts(_Packed):
+  """What an objective of BERT has in packed rows: each text is one of them."""
+
+  rows = packing.FramedRows
+  batch_shapes = staticmethod(packing.framed_shapes)
 
   def sample_pairs(
     self, host_batch: Batch, keys: jax.Array, **options: bool
@@ -55,24 +64,11 @@ class PackedLeftToRightTokens(_PackedTexts, bert.LeftToRightTokens):
   """The next token of packed texts, by a left-to-right BERT."""
 
 
-class PackedNextTokens(gpt.NextTokens):
+class PackedNextTokens(_Packed, gpt.NextTokens):
   """The next token at each position of packed texts."""
 
+  rows = packing.NextTokenRows
   batch_shapes = staticmethod(packing.next_token_shapes)
-
-  @classmethod
-  def open_examples(
-    cls,
-    config: ml_collections.ConfigDict,
-    store: Store,
-    length: int,
-    **options: bool | int,
-  ) -> packing.NextTokenRows:
-    """Opens a split of a store."""
-    exponent = config.data.language_exponent
-    return packing.NextTokenRows(
-      store, length, language_exponent=exponent, **options
-    )
 
   def transform(self, host_batch: Batch, keys_B: jax.Array) -> Batch:
     """Returns rows with a target at each place; nothing is random."""
@@ -92,5 +88,8 @@ class PackedNextTokens(gpt.NextTokens):
     return tuple(batch[name] for name in ('tokens', 'texts', 'positions'))
 
 
-class PackedNextTokensOfStream(PackedNextTokens, gpt.NextTokensOfStream):
-  """The same, with an end-of-text token before and after each document."""
+class PackedNextTokensOfStream(gpt.NextTokensOfStream, PackedNextTokens):
+  """The same, with an end-of-text token before and after each document.
+
+  The order of the classes counts: `NextTokensOfStream` names the token.
+  """

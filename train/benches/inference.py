@@ -24,11 +24,10 @@ from models.elmo_tasks import bilstm_attention, bilstm_crf, words
 from models.layers import Params
 from models.task_model import TaskModel
 from train.host import console
+from train.vectors import length_batches
 
 USES = ('vectors', 'classes', 'tags')
 LENGTHS = (16, 64, 256, 512)
-BATCH_TOKENS = 1024  # of a batch of texts
-ACCELERATOR_BATCH_TOKENS = 32_768
 REPEATS = 3
 NUM_CLASSES, NUM_TAGS = 2, 9
 NUM_WORDS, WORD_DIM = 50_000, 300
@@ -332,7 +331,7 @@ def measure(
   In float32 on a CPU, else in bfloat16.
   """
   on_cpu = jax.default_backend() == 'cpu'
-  tokens = BATCH_TOKENS if on_cpu else ACCELERATOR_BATCH_TOKENS
+  tokens = length_batches.default_tokens()
   dtype = 'float32' if on_cpu else 'bfloat16'
   module = system.module(use, dtype)
   variables = jax.jit(functools.partial(system.draw, use, module))(
@@ -382,7 +381,7 @@ def estimate(
   machine = topology.find(topology_name)
   target = machine.devices[0]
   for length in lengths:
-    batch = max(1, ACCELERATOR_BATCH_TOKENS // length)
+    batch = max(1, length_batches.default_tokens('tpu') // length)
     seconds = {}
     for rows in sorted({1, batch}):
       program = compiled(system, use, rows, length, 'bfloat16', target)

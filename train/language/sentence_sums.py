@@ -135,7 +135,29 @@ def score(
   score does not depend on the other sentences, nor on their order.
   """
   distinct = list(dict.fromkeys(sentences))
-  encoded = encode(found, distinct)
+  scored = log_probs(found, distinct, scoring=scoring, within_word=within_word)
+  sums = np.full((2, len(distinct)), np.nan)
+  for number, values in scored:
+    sums[:, number] = values.sum(dtype=np.float64), len(values)
+  if scoring == 'holistic':
+    sums[0] /= sums[1]
+  place = {sentence: number for number, sentence in enumerate(distinct)}
+  return tuple(sums[:, [place[sentence] for sentence in sentences]])
+
+
+def log_probs(
+  found: TrainedModel,
+  sentences: Sequence[str],
+  *,
+  scoring: str = 'sum',
+  within_word: bool = False,
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (number of a sentence, log-probability of each piece), in any order.
+
+  Of an ELMo those of its words forward, then those backward. For the rest see
+  `score`.
+  """
+  encoded = encode(found, sentences)
   if found.reads_words:
     scored = _both_ways(found, encoded)
   elif not hides(found):
@@ -144,13 +166,7 @@ def score(
     scored = _unhidden(found, encoded)
   else:
     scored = _hidden(found, encoded, within_word)
-  sums = np.full((2, len(distinct)), np.nan)
-  for number, values in console.counted(scored, len(distinct), 'sentences'):
-    sums[:, number] = values.sum(dtype=np.float64), len(values)
-  if scoring == 'holistic':
-    sums[0] /= sums[1]
-  place = {sentence: number for number, sentence in enumerate(distinct)}
-  return tuple(sums[:, [place[sentence] for sentence in sentences]])
+  return console.counted(scored, len(sentences), 'sentences')
 
 
 def score_by_ngrams(

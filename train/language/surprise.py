@@ -25,6 +25,7 @@ from train.host import console, files, markup, pages
 from train.host.files import Json
 from train.host.markup import Markup
 from train.language import scoring, sentence_sums
+from train.vectors import length_batches
 from train.vectors.trained_model import TrainedModel
 
 MOST_TOKENS = 5000  # on a page
@@ -148,6 +149,21 @@ def read_lines(
       yield Reading('', number, [*tokens])
 
 
+def scores(found: TrainedModel, lines: Sequence[str]) -> dict[str, list[float]]:
+  """Returns reading -> log-probabilities of all lines, in any order.
+
+  They are those of `read_lines`, whose likeliest take longer.
+  """
+  names = ('pseudo',) if sentence_sums.hides(found) else ('',)
+  if found.reads_words:
+    names = 'forward', 'backward'
+  scored: dict[str, list[float]] = {name: [] for name in names}
+  for _, log_probs in sentence_sums.log_probs(found, lines):
+    for name, part in zip(names, np.split(log_probs, len(names)), strict=True):
+      scored[name] += part.tolist()
+  return scored
+
+
 def continued(
   found: TrainedModel,
   prompt: Sequence[int],
@@ -226,14 +242,22 @@ def _tokens(
 
 def _read_on(found: TrainedModel, ids: Sequence[int], top: int) -> _Likeliest:
   """Returns scores and likeliest of each of the tokens but the first."""
-  return _next(
+  found_here = _next(
     found.model,
     found.params,
-    np.asarray(ids, np.int32),
+    _padded(ids, found.model.max_length + 1),
+    len(ids),
     family=found.family,
     by_mlm=families.is_for(found.name, 'fill_masks'),
     top=top,
   )
+  return tuple(np.asarray(each)[: len(ids) - 1] for each in found_here)
+
+
+def _padded(ids: Sequence[int], most: int) -> np.ndarray:
+  """Returns ids with zeros behind, int32 of one of few lengths, to `most`."""
+  length = min(length_batches.round_length(len(ids)), most)
+  return np.pad(np.asarray(ids, np.int32), (0, length - len(ids)))
 
 
 def _likeliest(
@@ -256,14 +280,16 @@ def _next(
   model: nn.Module,
   params: Params,
   ids_T: jax.Array,
+  count: int,
   *,
   family: Architecture,
   by_mlm: bool,
   top: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns scores and likeliest of all tokens but the first of `count`."""
   inputs_1T = ids_T[None, :-1]
   at_1T = jnp.arange(inputs_1T.shape[1])[None]
-  inputs = family.text_inputs(inputs_1T, jnp.ones(at_1T.shape, bool), at_1T)
+  inputs = family.text_inputs(inputs_1T, at_1T < count, at_1T)
   places = (at_1T,) if by_mlm else ()
   outputs = model.apply({'params': params}, *inputs, *places, train=False)
   logits = outputs['mlm_logits' if by_mlm else 'lm_logits'][0]
@@ -276,15 +302,18 @@ def _hidden(
   """Returns the reading of a BERT, each piece hidden in turn."""
   before, after = map(len, found.family.frame(found.tokenizer))
   places = np.arange(before, len(ids) - after)
-  rows = max(1, sentence_sums.BATCH_TOKENS // len(ids))
+  padded = _padded(ids, found.model.max_length)
+  most = max(1, sentence_sums.BATCH_TOKENS // len(padded))
+  rows = min(length_batches.round_length(len(places)), most)
   parts = []
   for first in range(0, len(places), rows):
     part = places[first : first + rows]
-    at = np.resize(part, min(rows, len(places)))  # repeats fill the last batch
+    at = np.resize(part, rows)  # repeats fill the last batch
     found_here = _masked(
       found.model,
       found.params,
-      np.asarray(ids, np.int32),
+      padded,
+      len(ids),
       at.astype(np.int32),
       found.tokenizer.mask_id,
       family=found.family,
@@ -301,16 +330,20 @@ def _masked(
   model: nn.Module,
   params: Params,
   ids_T: jax.Array,
+  count: int,
   places_P: jax.Array,
   mask_id: int,
   *,
   family: Architecture,
   top: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns scores and likeliest of places, each hidden in a row of its own."""
+  """Returns scores and likeliest of places, each hidden in a row of its own.
+
+  The text has `count` tokens, and padding behind them.
+  """
   at_PT = jnp.broadcast_to(jnp.arange(len(ids_T)), (len(places_P), len(ids_T)))
   tokens_PT = jnp.where(at_PT == places_P[:, None], mask_id, ids_T)
-  inputs = family.text_inputs(tokens_PT, jnp.ones(at_PT.shape, bool), at_PT)
+  inputs = family.text_inputs(tokens_PT, at_PT < count, at_PT)
   outputs = model.apply(
     {'params': params}, *inputs, places_P[:, None], train=False
   )
@@ -325,17 +358,20 @@ def _both_ways(
   """Yields both readings of an ELMo; the ends of the line are not scored."""
   tokenizer, model = found.tokenizer, found.model
   whole = [characters.SENTENCE_BEGIN, *text, characters.SENTENCE_END]
+  count = len(whole)
+  whole += [''] * (length_batches.round_length(count) - count)
   numbers = {word: number for number, word in enumerate(tokenizer.pieces)}
   types = np.array([numbers.get(word, tokenizer.unk_id) for word in whole])
   known = np.asarray(Vocabulary.of(tokenizer).known(types.astype(np.int32)))
   read = known
   if not model.num_words:
     read, _ = characters.encode_words(whole)
-  outputs = _towers(model, found.params, read, known, top=top)
+  outputs = [
+    np.asarray(each)[:, : len(text)]
+    for each in _towers(model, found.params, read, known, count, top=top)
+  ]
   pieces = tokenizer.pieces
-  for name, *of_tower in zip(
-    ('forward', 'backward'), *map(np.asarray, outputs), strict=True
-  ):
+  for name, *of_tower in zip(('forward', 'backward'), *outputs, strict=True):
     yield Reading(
       name,
       line,
@@ -356,16 +392,17 @@ def _towers(
   params: Params,
   read: jax.Array,
   targets_T: jax.Array,
+  count: int,
   *,
   top: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns scores [2, P] and likeliest [2, P, K] of the words between ends.
 
-  `read` are words [T], or their characters [T, C].
+  `read` are words [T], or their characters [T, C], padded beyond `count`.
   """
 
   def run(model: nn.Module) -> tuple[jax.Array, jax.Array, jax.Array]:
-    layers_L1TP, _ = model(read[None], jnp.array([len(targets_T)]))
+    layers_L1TP, _ = model(read[None], jnp.asarray(count)[None])
     forward, backward = jnp.split(layers_L1TP[-1, 0], 2, axis=-1)
     # The tower on the left of a word, and the one on its right.
     hidden_P2D = jnp.stack([forward[:-2], backward[2:]], axis=1)

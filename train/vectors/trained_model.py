@@ -253,8 +253,7 @@ def check_dtype(dtype: str) -> None:
   if dtype != 'float32' and jax.default_backend() == 'cpu':
     raise ValueError(
       f'--dtype={dtype}: on a CPU XLA converts every product to float32 and'
-      ' back, which takes longer (a quarter with a MiniLM) and rounds more;'
-      ' expected float32 there'
+      ' back, which takes longer and rounds more; expected float32 there'
     )
 
 

@@ -203,6 +203,21 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(
     job.make(other, tmp_path / 'run')
 
 
+@pytest.mark.parametrize('name', ['gpt', 'gpt2'])
+def test_documents_of_a_gpt2_begin_and_end_with_their_token(name, gpt_stores):
+  config = small_gpt_config(name, gpt_stores, **{'data.packed': True})
+  store = corpus.open_store(config.data.folder)
+  objective = families.objective_of(config)
+  rows = objective.open_examples(config, store, LENGTH, held_out=False)
+  batch = rows.batch(np.arange(rows.num_windows), None)
+  texts = batch['texts']
+  begins = (np.diff(texts, axis=1, prepend=0) != 0) & (texts > 0)
+  end = getattr(store.tokenizer, 'end_of_text_id', -1)
+  has_end = {key: batch[key] == end for key in ('tokens', 'targets')}
+  assert has_end['tokens'].any() == has_end['targets'].any() == (name == 'gpt2')
+  assert not (has_end['tokens'] & ~begins).any()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['gpt', 'gpt2'])
 def test_a_gpt_goes_on_as_well(

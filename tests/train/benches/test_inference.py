@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from train.benches import inference, inference_picture
+from train.vectors import length_batches
 
 BLOCKS = dict(num_layers=2, embed_dim=16, num_heads=2, mlp_dim=32)
 CELLS = dict(lstm_dim=8, projection_dim=4, filters=((1, 4), (2, 8)))
@@ -52,7 +53,7 @@ def test_every_system_reads_texts(kind, use):
 def test_the_figures_and_their_picture(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(inference, 'SYSTEMS', (SMALL['words'], SMALL['bert']))
   monkeypatch.setattr(inference, 'LENGTHS', (2, 4))
-  monkeypatch.setattr(inference, 'BATCH_TOKENS', 8)
+  monkeypatch.setattr(length_batches, 'CPU_BATCH_TOKENS', 8)
   monkeypatch.setattr(inference, 'REPEATS', 1)
   found = inference.bench(None)
   assert len(found) == (1 + 3) * 2 * 4
@@ -72,7 +73,8 @@ def test_the_clock_of_a_tpu(again):
 from train.slices import without_hardware
 without_hardware.prepare()
 from train.benches import inference
-inference.ACCELERATOR_BATCH_TOKENS = 1024
+from train.vectors import length_batches
+length_batches.ACCELERATOR_BATCH_TOKENS = 1024
 sizes = dict(num_layers=2, embed_dim=128, num_heads=2, mlp_dim=512)
 system = inference.Bert('BERT', **sizes)
 for row in inference.estimate(system, 'vectors', (16, 128), 'v5litepod-1'):

@@ -131,6 +131,27 @@ def test_an_elmo_has_both_directions(elmo, run):
   assert of_words == pytest.approx(-sums.sum(), rel=1e-5)
 
 
+@pytest.mark.parametrize('name', ['bert', 'elmo'])
+def test_without_a_page_lines_are_scored_together(name, folders, elmo, run):
+  weights = elmo if name == 'elmo' else folders / name
+  page = json.loads(
+    run(weights, '--text', TEXT, '--json', '--out', 'a.html').out
+  )
+  figures = json.loads(run(weights, '--text', TEXT, '--json').out)
+  del page['readings']
+  assert page.pop('scoring') == figures.pop('scoring')
+  assert page == pytest.approx(figures, rel=1e-5)
+
+
+def test_lines_of_many_lengths_have_few_programs(folders):
+  found = TrainedModel(folders / 'bert', use=None)
+  lines = [' '.join(['the'] * n) for n in range(33, 49)]
+  before = surprise._masked._cache_size()
+  readings = list(surprise.read_lines(found, lines, top=2))
+  assert [len(each.tokens) for each in readings] == [*range(33, 49)]
+  assert surprise._masked._cache_size() - before <= 9
+
+
 def test_a_table_has_the_likeliest_at_each_step(folders, run_command):
   run = functools.partial(run_command, generate, folders / 'gpt2')
   given = ['--prompt', 'The function', '--max_new_tokens', '6', '--table', '3']

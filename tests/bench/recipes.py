@@ -17,6 +17,7 @@ import itertools
 import json
 import pathlib
 import shlex
+import shutil
 import statistics
 import sys
 import tempfile
@@ -103,8 +104,9 @@ def cut_vocabulary(
   sizes = json.loads((weights / 'config.json').read_text())
   sizes['vocab_size'] = len(kept)
   (folder / 'config.json').write_text(json.dumps(sizes))
-  lower = (weights / 'tokenizer_config.json').read_text()
-  (folder / 'tokenizer_config.json').write_text(lower)
+  settings_file = weights / 'tokenizer_config.json'
+  if settings_file.exists():
+    shutil.copy(settings_file, folder)
   for task, before in texts.items():
     after = [[kept[i] for i in row] for row in read(task, folder, data)]
     if after != before:
@@ -113,8 +115,11 @@ def cut_vocabulary(
 
 def read(task: str, weights: pathlib.Path, data: str) -> list[list[int]]:
   """Returns the pieces of a task's rows, of training and dev, uncut."""
-  config = config_of(task, weights, data, None, 'adamw')
-  config = settings.with_overrides(config, {'task.max_length': 512})
+  sizes = json.loads((weights / 'config.json').read_text())
+  config = settings.with_overrides(
+    config_of(task, weights, data, None, 'adamw'),
+    {'task.max_length': sizes['max_position_embeddings']},
+  )
   (program,) = assemble.open_programs(config, splits=SPLITS)
   found = []
   for split in program.splits.values():

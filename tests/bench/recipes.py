@@ -302,7 +302,10 @@ def learn(arguments: argparse.Namespace) -> None:
     cut_vocabulary(weights, arguments.data, folder)
     programs: dict[tuple, Programs] = {}
     for layers, seed, recipe, task in itertools.product(
-      arguments.layers, range(arguments.seeds), arguments.recipes, SIZES
+      arguments.layers,
+      range(arguments.seeds),
+      arguments.recipes,
+      arguments.tasks,
     ):
       entry = {'layers': layers, 'seed': seed, 'recipe': recipe, 'task': task}
       if _key(entry) in done:
@@ -359,6 +362,12 @@ def main() -> None:
     type=lambda text: text.split(','),
     default=list(RECIPES),
     help=f'some of {", ".join(RECIPES)}; by default all',
+  )
+  add(
+    '--tasks',
+    type=lambda text: text.split(','),
+    default=list(SIZES),
+    help='by default mrpc,stsb,sst2,cola,rte',
   )
   add('--seeds', type=command.positive, default=3, metavar='N')
   add('--output', required=True, type=pathlib.Path, help='JSON file')

@@ -68,6 +68,7 @@ def test_a_recipe_is_run_once_and_summed(
     weights=str(small_bert),
     data=str(sesame_data),
     layers=[1],
+    tasks=['rte', 'stsb'],
     seeds=2,
     recipes=['bert 5e-5', 'corrected 5e-5'],
     output=tmp_path / 'out.json',

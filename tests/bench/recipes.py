@@ -56,14 +56,15 @@ RECIPES = {
   'corrected 1e-4': Recipe('adamw', 1e-4),
   'corrected 2e-4': Recipe('adamw', 2e-4),
 }
-# Task -> examples to train on, evenly spaced: about a minute of a core each.
-SIZES = {'mrpc': 640, 'stsb': 480, 'sst2': 480, 'cola': 320, 'rte': 160}
+SIZE = 2_400  # examples to train on, evenly spaced; RTE has 2,490
+TASKS = ('mrpc', 'stsb', 'sst2', 'cola', 'rte')
 SPLITS = 'train', 'dev'
+# What tells a run from the others of an output.
+KEY = ('layers', 'seed', 'recipe', 'task', 'train_size', 'batch')
 # Fewer lengths than are usual: each costs a compilation.
 LENGTHS = (12, 24, 32, 48, 64)
 SHARED = {
   'task.max_length': LENGTHS[-1],
-  'train.global_batch': 8,
   'train.num_epochs': 3.0,
   'data.eval_limit': 400,
   'train.platform': 'cpu',
@@ -77,9 +78,14 @@ RATE_AS_ARGUMENT = {
 
 
 def cut_vocabulary(
-  weights: pathlib.Path, data: str, folder: pathlib.Path
+  weights: pathlib.Path,
+  data: str,
+  sizes: Mapping[str, int],
+  folder: pathlib.Path,
 ) -> None:
-  """Writes a BERT with only those pieces that occur in the rows of all tasks.
+  """Writes a BERT with only those pieces that occur in the rows of tasks.
+
+  `sizes` maps a task to its number of training examples.
 
   Raises:
     FileNotFoundError: if weights or data are not there.
@@ -88,7 +94,9 @@ def cut_vocabulary(
   from safetensors import numpy as safetensors
 
   pieces = (weights / 'vocab.txt').read_text().splitlines()
-  texts = {task: read(task, weights, data) for task in SIZES}
+  texts = {
+    task: read(task, weights, data, size) for task, size in sizes.items()
+  }
   used = {number for rows in texts.values() for row in rows for number in row}
   kept = [
     number
@@ -101,24 +109,27 @@ def cut_vocabulary(
   table = 'embeddings.word_embeddings.weight'
   arrays[table] = arrays[table][kept]
   safetensors.save_file(arrays, folder / 'model.safetensors')
-  sizes = json.loads((weights / 'config.json').read_text())
-  sizes['vocab_size'] = len(kept)
-  (folder / 'config.json').write_text(json.dumps(sizes))
+  model = json.loads((weights / 'config.json').read_text())
+  model['vocab_size'] = len(kept)
+  (folder / 'config.json').write_text(json.dumps(model))
   settings_file = weights / 'tokenizer_config.json'
   if settings_file.exists():
     shutil.copy(settings_file, folder)
   for task, before in texts.items():
-    after = [[kept[i] for i in row] for row in read(task, folder, data)]
+    again = read(task, folder, data, sizes[task])
+    after = [[kept[i] for i in row] for row in again]
     if after != before:
       raise ValueError(f'{task}: {folder} cuts texts into other pieces')
 
 
-def read(task: str, weights: pathlib.Path, data: str) -> list[list[int]]:
+def read(
+  task: str, weights: pathlib.Path, data: str, size: int
+) -> list[list[int]]:
   """Returns the pieces of a task's rows, of training and dev, uncut."""
-  sizes = json.loads((weights / 'config.json').read_text())
+  model = json.loads((weights / 'config.json').read_text())
   config = settings.with_overrides(
-    config_of(task, weights, data, None, 'adamw'),
-    {'task.max_length': sizes['max_position_embeddings']},
+    config_of(task, weights, data, None, 'adamw', size, 1),
+    {'task.max_length': model['max_position_embeddings']},
   )
   (program,) = assemble.open_programs(config, splits=SPLITS)
   found = []
@@ -135,13 +146,16 @@ def config_of(
   data: str,
   num_layers: int | None,
   optimizer: str,
+  size: int,
+  batch: int,
 ) -> ml_collections.ConfigDict:
   """Returns the config of a task's runs of an optimiser, of all rates."""
   overrides = {
     'init.weights': str(weights),
     'init.layers': num_layers and f'first:{num_layers}',
     'data.source': data,
-    'data.train_limit': SIZES[task],
+    'data.train_limit': size,
+    'train.global_batch': batch,
     'optim.name': optimizer,
   }
   # With a plateau, the step takes a factor of the rate.
@@ -163,6 +177,7 @@ class Programs:
     data: str,
     num_layers: int | None,
     optimizer: str,
+    batch: int,
   ) -> None:
     self._config_of = functools.partial(
       config_of,
@@ -170,13 +185,16 @@ class Programs:
       data=data,
       num_layers=num_layers,
       optimizer=optimizer,
+      batch=batch,
     )
     self._plans: dict[str, finetune.FineTuning] = {}
     self._steps: dict[tuple, Mapping[str, Callable]] = {}
 
-  def run(self, task: str, recipe: Recipe, seed: int) -> dict[str, Any]:
+  def run(
+    self, task: str, size: int, recipe: Recipe, seed: int
+  ) -> dict[str, Any]:
     """Fine-tunes; returns dev's metrics, those of one answer, and seconds."""
-    job = self._plan(task)
+    job = self._plan(task, size)
     config = settings.with_overrides(job.config, {'train.seed': seed}).lock()
     job = job.of_run(config, epath.Path(), of_several=True)
     schedule = schedule_of(job.total_steps, recipe.learning_rate)
@@ -205,14 +223,13 @@ class Programs:
       'is_no_better': bool(constant)
       and all(found[name] <= value for name, value in constant.items()),
       'steps': job.total_steps,
-      'train_size': SIZES[task],
       'seconds': time.perf_counter() - started,
       'processor_seconds': time.process_time() - cpu,
     }
 
-  def _plan(self, task: str) -> finetune.FineTuning:
+  def _plan(self, task: str, size: int) -> finetune.FineTuning:
     if task not in self._plans:
-      config = self._config_of(task)
+      config = self._config_of(task, size=size)
       job = finetune.plan(config, training.find_devices(config), splits=SPLITS)
       (program,) = job.tasks
       for split in program.splits.values():
@@ -229,42 +246,30 @@ def schedule_of(steps: int, learning_rate: float) -> optim.Schedule:
   config = settings.with_overrides(
     config, {'optim.learning_rate': learning_rate}
   )
-  batch = SHARED['train.global_batch']
   return assemble.make_schedule(
-    config, Phase(steps, LENGTHS[-1], batch, 'continue')
+    config, Phase(steps, LENGTHS[-1], 1, 'continue')
   )
 
 
 def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-  """Returns encoder -> recipe -> task -> mean, deviation and runs.
+  """Returns setting -> recipe -> task -> mean, deviation, runs, no_better.
 
-  Beside the tasks stand `mean`, of the tasks' means, and `deviation`, of the
-  seeds' means; both of a recipe that has run on all tasks with its seeds.
+  A setting is the layers of the encoder, the examples and the batch.
   """
   found: dict[str, Any] = {}
-  for layers, recipe in dict.fromkeys(
-    (entry['layers'], entry['recipe']) for entry in runs
-  ):
-    of_task: dict[str, dict[int, float]] = {}
-    no_better = {}
-    for entry in runs:
-      if (entry['layers'], entry['recipe']) == (layers, recipe):
-        task = entry['task']
-        value = entry['metrics'][registry.find(task).metrics[0]]
-        of_task.setdefault(task, {})[entry['seed']] = value
-        no_better[task] = no_better.get(task, 0) + entry['is_no_better']
-    place = found.setdefault(f'{layers} layers', {})[recipe] = {
-      task: _spread(values.values()) | {'no_better': no_better[task]}
-      for task, values in of_task.items()
-    }
-    seeds = set.intersection(*map(set, of_task.values()))
-    if len(of_task) == len(SIZES) and seeds:
-      place['all'] = _spread(
-        [
-          statistics.fmean(values[seed] for values in of_task.values())
-          for seed in sorted(seeds)
-        ]
-      )
+  for entry in runs:
+    setting = '{layers} layers, {train_size} examples, batch {batch}'
+    place = found.setdefault(setting.format(**entry), {})
+    place = place.setdefault(entry['recipe'], {})
+    place.setdefault(entry['task'], []).append(entry)
+  for place in found.values():
+    for tasks in place.values():
+      for task, entries in tasks.items():
+        metric = registry.find(task).metrics[0]
+        values = [entry['metrics'][metric] for entry in entries]
+        tasks[task] = _spread(values) | {
+          'no_better': sum(entry['is_no_better'] for entry in entries)
+        }
   return found
 
 
@@ -284,7 +289,6 @@ def learn(arguments: argparse.Namespace) -> None:
   made_by = {
     'weights': weights.name,
     'settings': json.loads(json.dumps(SHARED | {'lengths': LENGTHS})),
-    'train_limits': SIZES,
   }
   runs = []
   if arguments.output.exists():
@@ -299,7 +303,7 @@ def learn(arguments: argparse.Namespace) -> None:
   done = {_key(entry) for entry in runs}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    cut_vocabulary(weights, arguments.data, folder)
+    cut_vocabulary(weights, arguments.data, arguments.tasks, folder)
     programs: dict[tuple, Programs] = {}
     for layers, seed, recipe, task in itertools.product(
       arguments.layers,
@@ -307,15 +311,25 @@ def learn(arguments: argparse.Namespace) -> None:
       arguments.recipes,
       arguments.tasks,
     ):
-      entry = {'layers': layers, 'seed': seed, 'recipe': recipe, 'task': task}
+      size = arguments.tasks[task]
+      entry = {
+        'layers': layers,
+        'seed': seed,
+        'recipe': recipe,
+        'task': task,
+        'train_size': size,
+        'batch': arguments.batch,
+      }
       if _key(entry) in done:
         continue
       optimizer = RECIPES[recipe].optimizer
       if (layers, optimizer) not in programs:
         programs[layers, optimizer] = Programs(
-          folder, arguments.data, layers, optimizer
+          folder, arguments.data, layers, optimizer, arguments.batch
         )
-      entry |= programs[layers, optimizer].run(task, RECIPES[recipe], seed)
+      entry |= programs[layers, optimizer].run(
+        task, size, RECIPES[recipe], seed
+      )
       figures = ', '.join(
         f'{metric} {value:.4f}' for metric, value in entry['metrics'].items()
       )
@@ -323,12 +337,11 @@ def learn(arguments: argparse.Namespace) -> None:
         f'{layers} layers, seed {seed}, {recipe}, {task}: {figures},'
         f' {entry["seconds"]:.0f} s'
       )
-      runs.append(entry)
+      runs.append(entry | {'revision': device.revision()})
       text = {
         'command': f'python {shlex.join(sys.argv)}',
         **made_by,
         'device': device.describe(),
-        'revision': device.revision(),
         'summary': summary(runs),
         'runs': runs,
       }
@@ -338,7 +351,12 @@ def learn(arguments: argparse.Namespace) -> None:
 
 
 def _key(entry: Mapping[str, Any]) -> tuple:
-  return tuple(entry[name] for name in ('layers', 'seed', 'recipe', 'task'))
+  return tuple(entry[name] for name in KEY)
+
+
+def _parse_tasks(text: str) -> dict[str, int]:
+  parts = [part.partition('=') for part in text.split(',')]
+  return {task: int(size or SIZE) for task, _, size in parts}
 
 
 def main() -> None:
@@ -365,10 +383,12 @@ def main() -> None:
   )
   add(
     '--tasks',
-    type=lambda text: text.split(','),
-    default=list(SIZES),
-    help='by default mrpc,stsb,sst2,cola,rte',
+    type=_parse_tasks,
+    default=_parse_tasks(','.join(TASKS)),
+    metavar='TASK[=N],...',
+    help=f'with examples of each; by default {", ".join(TASKS)} with {SIZE}',
   )
+  add('--batch', type=command.positive, default=32, metavar='N')
   add('--seeds', type=command.positive, default=3, metavar='N')
   add('--output', required=True, type=pathlib.Path, help='JSON file')
   command.main(parser.parse_args(), learn)

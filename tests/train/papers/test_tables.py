@@ -171,7 +171,7 @@ def test_commands_are_printed_and_nothing_is_run(fake, tmp_path, capsys):
   assert not list(tmp_path.iterdir())
   first, second = commands.splitlines()
   assert first == (
-    'python -m train.sweep --config transfer:task=mrpc'
+    'python -m train.sweep --config transfer:task=mrpc,recipe=bert'
     ' --config.init.weights=b --config.data.source=sets'
     f' --config.optim.learning_rate=3e-05 --seeds 3 --workdir'
     f' {tmp_path}/my_small/BERT/mrpc'

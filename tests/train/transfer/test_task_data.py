@@ -119,7 +119,7 @@ def test_a_recipe_is_a_field_of_the_task(register):
   assert config.optim.learning_rate == 1e-3
   assert config.train.num_epochs == 20.0  # it is small
   config = settings.load_config('transfer:task=toy')
-  assert config.optim.learning_rate == 3e-5
+  assert config.optim.learning_rate == 1e-4
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def add_json(to: argparse.ArgumentParser, form: str = 'JSON') -> None:
 
 
 def _be_quiet() -> None:
-  """Keeps libraries from telling of what is not wrong; call it before JAX.
+  """Sets what libraries say and import; call it before JAX.
 
   Without a TPU, libtpu (which the compiler of `train.preflight` needs) would
   look for one and begin each command with six lines of errors.
@@ -118,6 +118,9 @@ def _be_quiet() -> None:
   # 1 is JAX's own. On a CPU, XLA reports a compilation of minutes as an error.
   level = '1' if chips.of_tpu() or chips.of_nvidia() else '3'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', level)
+  # TensorFlow would import Keras, which nothing here uses, for 40 % of its own
+  # import; so told, it looks for a package that is rarely installed.
+  os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
   if 'jax' not in sys.modules and not asked and not chips.of_tpu():
     sys.modules['libtpu'] = None  # an import of it fails
 

@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import jax.numpy as jnp
-import launch
 import numpy as np
 import pytest
 import runs
 import watch
+from launch import environment
 
 from train.architectures import bert, families
 from train.engine import evaluate, optim
@@ -281,7 +283,13 @@ def save_on_full(*args):
 checkpoint.Checkpoints.save = save_on_full
 command.run(lambda: runs.train(config, {str(tmp_path / 'run')!r}))
 """
-  done = launch.run(['-c', program], launch.environment())
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    env=environment(),
+    capture_output=True,
+    text=True,
+    timeout=400,
+  )
   assert done.returncode == 1
   last = done.stderr.strip().splitlines()[-1]
   assert last.startswith('error: a checkpoint in'), done.stderr[-2000:]

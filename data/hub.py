@@ -22,7 +22,7 @@ OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
   (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
 )
-SCHEME = 'hf://'  # before a name
+SCHEME = storage.HUB
 # What the README and our defaults call folders of runs and of token stores.
 OUR_FOLDERS = ('runs', 'stores')
 # Endings of files; no model's name ends with one.

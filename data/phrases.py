@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add = parser.add_argument
   add('text', help='a file or a glob, perhaps .gz, .xz or .zst')
-  add('output', type=pathlib.Path, help='a text file')
+  add('output', help='a text file of this machine')
   add(
     '--thresholds',
     type=float,
@@ -47,7 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
   try:
-    storage.check_buckets([args.text], [args.output])
+    storage.check_buckets([args.text])
+    if storage.is_remote(args.output):
+      raise ValueError(
+        f'{args.output}: the text is written to this machine alone, expected a'
+        ' path without gs://. Copy it there afterwards'
+      )
+    args.output = pathlib.Path(args.output)
     _write(args)
   except KeyboardInterrupt:
     print('error: interrupted; nothing was left in place', file=sys.stderr)

@@ -158,7 +158,11 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
 
 
 def check_file(path: epath.Path) -> None:
-  """Raises an OSError if a path is no file; TensorFlow's would be a riddle."""
+  """Raises an OSError if a path is no file; TensorFlow's would be a riddle.
+
+  ValueError for an address of another place, see `storage.is_remote`.
+  """
+  storage.is_remote(path)
   if path.is_dir():
     raise IsADirectoryError(f'{path}: is a folder, expected a file')
   if not path.exists():

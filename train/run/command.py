@@ -141,16 +141,20 @@ def main(
     os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
 
   def checked() -> None:
-    values = [
-      each
-      for value in vars(arguments).values()
-      for each in (value if isinstance(value, list) else [value])
-    ]
-    storage.check_buckets(values)
+    storage.check_buckets(_each([*vars(arguments).values()]))
     work(arguments)
 
   scratch.end_on_sigterm()
   run(checked)
+
+
+def _each(values: list[Any]) -> Iterator[Any]:
+  """Yields the values of options, and those inside of lists of them."""
+  for value in values:
+    if isinstance(value, list):
+      yield from _each(value)
+    else:
+      yield value
 
 
 def positive(text: str) -> int:
@@ -160,7 +164,7 @@ def positive(text: str) -> int:
   return int(text)
 
 
-def text(value: str) -> str:
+def text(value: str) -> storage.Text:
   """Returns the text of an option, which must be UTF-8."""
   try:
     value.encode()
@@ -170,7 +174,7 @@ def text(value: str) -> str:
       f'{value!r}: byte 0x{byte:02X} at character {error.start + 1:,} is not'
       ' UTF-8, expected text in UTF-8'
     ) from None
-  return value
+  return storage.Text(value)
 
 
 @functools.cache
@@ -246,11 +250,13 @@ def _parse_flags() -> list[str]:
 
 
 def paths_of(config: ml_collections.ConfigDict) -> list[Any]:
-  """Returns the values of a config, and the paths inside of lists of paths."""
+  """Returns the values of a config that may be paths, and those in lists."""
   from data.text import languages
   from train.run import settings
 
-  values = list(settings.flatten(config).values())
+  flat = settings.flatten(config)
+  # An expression may begin as an address does.
+  values = [flat[key] for key in flat if key != 'data.document_break']
   if 'task' not in config and isinstance(config.data.source, str):
     with contextlib.suppress(ValueError):  # of a bad list, which is told later
       values += languages.paths(config.data.source)

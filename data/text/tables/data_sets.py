@@ -60,7 +60,7 @@ def parse(spec: str) -> tuple[str, str, str]:
   split; here it is the split. Raises ValueError for another form.
   """
   name, *parts = spec.removeprefix(languages.HUGGING_FACE).split(':')
-  if not name or len(parts) > 2:
+  if not name or name.startswith('//') or len(parts) > 2:
     raise ValueError(
       f'source {spec!r}: expected hf:NAME[:CONFIG][:SPLIT], of a folder or of a'
       " data set on Hugging Face's hub"

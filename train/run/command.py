@@ -132,7 +132,6 @@ def main(
 
   The work checks its input first, and imports JAX only then.
   """
-  _be_quiet()
   chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
   if (
     not chosen and 'jax' not in sys.modules
@@ -277,7 +276,9 @@ def run(job: Callable[[], T]) -> T:
   Errors of the operating system and errors that our code raises become
   messages; any other is a bug and keeps its trace. A preempted job exits with
   PREEMPTED_EXIT, so its scheduler restarts it. One process's error ends all.
+  Libraries tell of what is not wrong where JAX was imported before.
   """
+  _be_quiet()
   with _bad_input_in_one_line():
     return job()
 

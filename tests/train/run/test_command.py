@@ -52,6 +52,14 @@ def test_libtpu_is_not_asked_where_no_tpu_is(
   sys.modules.pop('libtpu', None)
 
 
+def test_however_a_command_begins_it_is_quiet(monkeypatch):
+  calls = []
+  monkeypatch.setattr(command, '_be_quiet', lambda: calls.append('quiet'))
+  command.run(lambda: calls.append('run'))  # as train.tables and train.bench
+  command.main(argparse.Namespace(), lambda _: calls.append('main'))
+  assert calls == ['quiet', 'run', 'quiet', 'main']
+
+
 def test_a_parser_has_what_its_command_needs():
   parser = command.parser('x', 'First.\n\n  python -m train.x W', 'the weights')
   add, switch, number = command.adders(parser)

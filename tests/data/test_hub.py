@@ -206,7 +206,15 @@ def test_no_network_is_told_with_a_cure(cache):
     hub.find(f'hf://{NAME}')
 
 
-def test_a_pipe_in_the_place_of_a_config_is_refused(tmp_path):
-  os.mkfifo(tmp_path / 'config.json')
-  with pytest.raises(ValueError, match='config.json: is no regular file'):
+@pytest.mark.parametrize('name', ['config.json', 'vocab.txt', 'x.safetensors'])
+def test_a_pipe_or_a_device_among_weights_is_refused(name, tmp_path):
+  (tmp_path / 'notes').mkdir()
+  os.mkfifo(tmp_path / 'notes' / 'pipe')
+  assert hub.find(tmp_path) == epath.Path(tmp_path)
+  (tmp_path / name).symlink_to('/dev/zero')
+  with pytest.raises(ValueError, match=f'{name}: is no regular file'):
+    hub.find(tmp_path)
+  (tmp_path / name).unlink()
+  os.mkfifo(tmp_path / name)
+  with pytest.raises(ValueError, match=f'{name}: is no regular file'):
     hub.find(tmp_path)

@@ -214,8 +214,13 @@ def _saved_classes(folder: epath.Path) -> Mapping[str, Sequence[str]]:
     return {}
   from data.text.tables import arrow_files
 
-  features = json.loads(path.read_text()).get('features') or {}
-  found = {name: arrow_files.names_of(each) for name, each in features.items()}
+  try:
+    features = text_files.read_json(path).get('features') or {}
+    found = {name: arrow_files.names_of(features[name]) for name in features}
+  except (ValueError, TypeError, AttributeError) as error:
+    raise ValueError(
+      f'{path}: found no features ({error}), expected those of save_to_disk'
+    ) from None
   return {name: names for name, names in found.items() if names}
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from etils import epath
 
 from data import scratch, storage
+from data.steady_errors import SteadyErrors
 from data.text import text_files
 from data.vocabulary.word2vec import phrases
 
@@ -46,6 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--lower', action='store_true', help='write all words in lower case')
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
+  with SteadyErrors():
+    return _join(args)
+
+
+def _join(args: argparse.Namespace) -> int:
+  """Joins phrases; returns the exit code."""
   try:
     storage.check_buckets([args.text])
     if storage.is_remote(args.output):

@@ -24,7 +24,8 @@ import data
 import models
 import train
 from data import scratch, storage
-from train.host import chips, console, files
+from data.steady_errors import SteadyErrors
+from train.host import chips, files
 
 _ADDRESSES = 4e9  # bytes that a run of seconds needs, and some more
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -285,7 +286,7 @@ def run(job: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _bad_input_in_one_line() -> Iterator[None]:
-  with console.SteadyErrors():
+  with SteadyErrors():
     _tell_of_little_memory()
     try:
       yield

@@ -216,7 +216,9 @@ def _saved_classes(folder: epath.Path) -> Mapping[str, Sequence[str]]:
 
   try:
     features = text_files.read_json(path).get('features') or {}
-    found = {name: arrow_files.names_of(features[name]) for name in features}
+    found = {
+      name: arrow_files.names_of(each) for name, each in features.items()
+    }
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(
       f'{path}: found no features ({error}), expected those of save_to_disk'

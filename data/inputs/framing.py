@@ -25,7 +25,7 @@ from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
 from data.vocabulary.bpe import BPE
 from data.vocabulary.byte_bpe import ByteBPE
-from data.vocabulary.tokenization import Tokenizer, WordPiece
+from data.vocabulary.tokenization import EncoderTokenizer, Tokenizer
 
 FORMS = {
   'bert': Form('bert', token_types=True),
@@ -95,13 +95,13 @@ def encode(
   from the tail (Sun et al. 2019); or all of it, in 'windows' that start every
   `doc_stride` tokens, each a row with the label of the text.
 
-  `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
-  three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens leaves
-  its place empty; a word without tokens is unknown. `at_last` puts a word's tag
-  at its last piece; None: as above. `document_context`, for tags, fills a
-  sentence's row with the words around it in its document; a sentence too long
-  for a row always has several rows, with context on both sides. For spans,
-  windows start every `doc_stride` tokens, and a question has at most
+  `tokenizer` is an encoder's for 'bert'; BPE or ByteBPE, with one symbol for
+  all three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens
+  leaves its place empty; a word without tokens is unknown. `at_last` puts a
+  word's tag at its last piece; None: as above. `document_context`, for tags,
+  fills a sentence's row with the words around it in its document; a sentence
+  too long for a row always has several rows, with context on both sides. For
+  spans, windows start every `doc_stride` tokens, and a question has at most
   `max_query`. `bioul` turns tags into that scheme, see `tag_schemes`.
 
   Raises ValueError, naming the example, if a label is not the task's; and if
@@ -168,7 +168,7 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   Raises:
     ValueError: if the form does not fit the tokenizer.
   """
-  if form.token_types and isinstance(tokenizer, WordPiece):
+  if form.token_types and isinstance(tokenizer, EncoderTokenizer):
     return Symbols(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
   if form.left_to_right and isinstance(tokenizer, BPE):
     return Symbols(
@@ -176,7 +176,9 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
     )
   if form.left_to_right and isinstance(tokenizer, ByteBPE):
     return Symbols(*[tokenizer.end_of_text_id] * 3)
-  expected = 'WordPiece' if form.token_types else 'a byte-pair encoding'
+  expected = 'a byte-pair encoding'
+  if form.token_types:
+    expected = 'a vocabulary with [CLS] and [MASK]'
   raise ValueError(
     f'inputs of the form of {form.name} take {expected}, this tokenizer is '
     f'{tokenizer.description}'

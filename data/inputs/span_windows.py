@@ -14,7 +14,7 @@ from data.inputs import windows
 from data.inputs.features import Features, Framing, encode_distinct, flatten
 from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import SpanExample, Task
-from data.vocabulary.tokenization import WordPiece
+from data.vocabulary.tokenization import EncoderTokenizer
 
 _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
 
@@ -117,7 +117,7 @@ def encode(
 
 
 def encode_contexts(
-  tokenizer: WordPiece | WordNumbers, texts: Iterable[str]
+  tokenizer: EncoderTokenizer | WordNumbers, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   """Returns text -> ids int32 [T], characters [begin, end) int32 [T, 2]."""
   texts = list(dict.fromkeys(texts))

@@ -15,12 +15,12 @@ FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 class Tokenizer(abc.ABC):
   """Turns text into token ids.
 
-  Each kind also has the ids of its own symbols. `WordPiece`: `pad_id`,
-  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
-  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
-  `WordPiece` has `encode_with_spans`. Kinds with words to be cached have
-  `parts(text)`: the ids of a repaired text's parts, joined, are the text's.
-  Kinds for which any line may be a sentence have `sentence_per_line`.
+  Each kind also has the ids of its own symbols: those of BERT as in
+  `encoder_tokenizer`; `BPE`: `start_id`, `delimiter_id`, `classify_id`;
+  `ByteBPE`: `end_of_text_id`; `Words`: `begin_id`, `end_id`. Kinds with words
+  to be cached have `parts(text)`: the ids of a repaired text's parts, joined,
+  are the text's. Kinds for which any line may be a sentence have
+  `sentence_per_line`.
 
   Attributes:
     white_space: 'ignored': it ends words; 'newlines': a run with a newline in

@@ -58,4 +58,9 @@ def write(
       f'{found.folder} holds no vocabulary: the weights are written alone.'
     )
     return
-  tokenizer_export.export(own, folder, max_length=model.max_length)
+  tokenizer_export.export(
+    own,
+    folder,
+    max_length=model.max_length,
+    token_types=bool(getattr(model, 'num_token_types', 0)),
+  )

@@ -1,6 +1,7 @@
-"""The byte-level byte-pair encodings of encoders: ModernBERT's.
+"""The byte-level byte-pair encodings of encoders: ModernBERT's and RoBERTa's.
 
-Letters and merges are as GPT-2's, the symbols are BERT's (Warner et al. 2024).
+Letters and merges are as GPT-2's, with BERT's symbols in ModernBERT (Warner et
+al. 2024), and <s>, </s>, <mask> in RoBERTa (Liu et al. 2019).
 """
 
 import dataclasses
@@ -37,6 +38,11 @@ class EncoderByteBPE(byte_bpe.ByteLevel, EncoderTokenizer):
   sep_id: int
   mask_id: int
   prefix_space: bool = False
+
+  @property
+  def separators(self) -> int:
+    """How many [SEP] stand between two texts."""
+    return tokenizer_json.ENCODERS[self.kind].separators
 
   @functools.cached_property
   def fingerprint(self) -> str:
@@ -81,10 +87,16 @@ class EncoderByteBPE(byte_bpe.ByteLevel, EncoderTokenizer):
     A sentence's first word has one, too, as in the published fine-tunings of
     RoBERTa (`add_prefix_space=True` in run_ner.py of `transformers`).
     """
-    spaced = [
-      [f' {word}' if word else word for word in words] for words in sentences
-    ]
-    return super().encode_words(spaced)
+    return super(EncoderByteBPE, self._spaced).encode_words(sentences)
+
+  @functools.cached_property
+  def _spaced(self) -> 'EncoderByteBPE':
+    """The same vocabulary, with a space before each text."""
+    if self.prefix_space:
+      return self
+    return make(
+      self.kind, self.pieces, self.merges, self.added, prefix_space=True
+    )
 
   def encode_with_spans(
     self, texts: Sequence[str]

@@ -1,9 +1,9 @@
 """Loads, trains and extends tokenizers.
 
 `load` recognises a tokenizer by its files, `train` makes a new one of a text.
-WordPiece (BERT) is in `wordpiece`, the byte-pair encodings of GPT, of GPT-2 and
-of ModernBERT in `bpe`, `byte_bpe` and `encoder_byte_bpe`, which are imported
-where one is met; the whole words of ELMo in `words`.
+WordPiece (BERT) is in `wordpiece`; the byte-pair encodings of GPT, of GPT-2, of
+ModernBERT and RoBERTa are in `bpe`, `byte_bpe` and `encoder_byte_bpe`, imported
+where one is met; the whole words of ELMo are in `words`.
 """
 
 import dataclasses
@@ -23,13 +23,17 @@ from data.vocabulary import (
   wordpiece,
   words,
 )
-from data.vocabulary.encoder_tokenizer import EncoderTokenizer
+from data.vocabulary.encoder_tokenizer import (
+  EncoderTokenizer,
+  MaskingTokenizer,
+)
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import WordPiece
 from data.vocabulary.words import Words
 
 __all__ = [
   'EncoderTokenizer',
+  'MaskingTokenizer',
   'Tokenizer',
   'WordPiece',
   'Words',
@@ -173,7 +177,7 @@ def _kind_of(file: epath.Path) -> str:
   if type_ not in ('BPE', 'WordPiece') or 'vocab' not in model:
     raise ValueError(
       f'{file}: model.type is {model.get("type")!r}, expected WordPiece (BERT) '
-      'or BPE (GPT, GPT-2, ModernBERT) with its vocab'
+      'or BPE (GPT, GPT-2, ModernBERT, RoBERTa) with its vocab'
     )
   if type_ == 'WordPiece':
     return 'wordpiece'

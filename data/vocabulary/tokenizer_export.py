@@ -57,8 +57,8 @@ def export(
   if type(tokenizer) not in writers:
     raise ValueError(
       f'{tokenizer.description}: transformers has no tokenizer like it, only '
-      "BERT's, GPT's, GPT-2's and ModernBERT's; keep the folder of the run"
-      ' instead'
+      "BERT's, GPT's, GPT-2's, ModernBERT's and RoBERTa's; keep the folder"
+      ' of the run instead'
     )
   folder = epath.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
@@ -101,10 +101,10 @@ def _frame(
 ) -> processors.TemplateProcessing:
   """Returns what sets the symbols round a text or two."""
   cls, sep = (tokenizer.pieces[i] for i in (tokenizer.cls_id, tokenizer.sep_id))
-  second = int(token_types)
+  second, between = int(token_types), f'{sep}:0 ' * tokenizer.separators
   return processors.TemplateProcessing(
     single=f'{cls}:0 $A:0 {sep}:0',
-    pair=f'{cls}:0 $A:0 {sep}:0 $B:{second} {sep}:{second}',
+    pair=f'{cls}:0 $A:0 {between}$B:{second} {sep}:{second}',
     special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
   )
 
@@ -144,11 +144,19 @@ def _encoder_byte_bpe(
     ]
   )
   whole.post_processor = _frame(tokenizer, token_types)
-  return whole, {
+  config = {
     'tokenizer_class': 'PreTrainedTokenizerFast',
     'add_prefix_space': tokenizer.prefix_space,
     **_of_encoder(tokenizer, token_types),
   }
+  if tokenizer.kind == 'roberta':
+    config |= {
+      'bos_token': config['cls_token'],
+      'eos_token': config['sep_token'],
+    }
+    if not token_types:  # which the class has not
+      config['tokenizer_class'] = 'RobertaTokenizer'
+  return whole, config
 
 
 def _bpe(

@@ -1,8 +1,8 @@
 """The settings of a tokenizer in the files of a Hugging Face folder.
 
 `tokenizers` writes tokenizer.json, `transformers` the other files. Settings
-that would give other ids than the tokenizers of BERT, GPT, GPT-2 and ModernBERT
-are refused.
+that would give other ids than the tokenizers of BERT, GPT, GPT-2, ModernBERT
+and RoBERTa are refused.
 """
 
 import dataclasses
@@ -27,6 +27,7 @@ SYMBOLS = {
   'bpe': ('<unk>',),
   'bytebpe': ('<|endoftext|>',),
   'modernbert': ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'),
+  'roberta': ('<pad>', '<unk>', '<s>', '</s>', '<mask>'),
 }
 
 
@@ -35,14 +36,18 @@ class EncoderForm(NamedTuple):
 
   Attributes:
     composed: whether texts are composed (NFC) first.
+    separators: how many [SEP] stand between two texts.
   """
 
   composed: bool
+  separators: int
 
 
 ENCODERS = {
   # answerdotai/ModernBERT-base
-  'modernbert': EncoderForm(composed=True),
+  'modernbert': EncoderForm(composed=True, separators=1),
+  # FacebookAI/roberta-base
+  'roberta': EncoderForm(composed=False, separators=2),
 }
 # fmt: off
 _BERTS = (
@@ -55,6 +60,7 @@ _CLASSES = {
   'bpe': ('OpenAIGPTTokenizer',),
   'bytebpe': ('GPT2Tokenizer',),
   'modernbert': (),
+  'roberta': ('RobertaTokenizer',),
 }
 # These leave everything to tokenizer.json.
 _ANY_CLASS = (None, 'PreTrainedTokenizer', 'TokenizersBackend')
@@ -80,6 +86,11 @@ _CONFIG = {
   'bpe': {'unk_token': ('<unk>',)},
   'bytebpe': {'add_prefix_space': (False,), 'add_bos_token': (False,)},
   'modernbert': _named('modernbert'),
+  'roberta': {
+    **_named('roberta'),
+    'bos_token': ('<s>', None),
+    'eos_token': ('</s>', None),
+  },
 }
 # Keys of tokenizer.json that change no id, or are read elsewhere.
 _LONGEST = 'max_input_chars_per_word'
@@ -103,8 +114,11 @@ _SEQUENCES = {'normalizer': 'normalizers', 'pre_tokenizer': 'pretokenizers'}
 _PROCESSORS = {
   'ByteLevel': (),
   'BertProcessing': ('cls', 'sep'),
+  'RobertaProcessing': ('cls', 'sep'),
   'TemplateProcessing': ('single',),
 }
+# Types that name no pair -> how many separators they set between two texts.
+_SEPARATORS = {'BertProcessing': 1, 'RobertaProcessing': 2}
 _FLAG_TYPES = (bool, type(None))
 
 
@@ -152,12 +166,13 @@ def read(
   problems = [*_check_config(kind, config)]
   if whole:
     problems += _check_whole(kind, whole, pieces, json.loads(like.to_str()))
+    problems += _check_processor(kind, config, whole)
   strip_accents = None
   if kind == 'wordpiece' and cased is None and not problems:
     cased, strip_accents, problems = _case(config, whole)
   prefix_space = None
   if kind in ENCODERS:
-    prefix_space, found = _prefix_space(config, whole)
+    prefix_space, found = _prefix_space(kind, config, whole)
     problems += found
   added, following, added_problems = _check_added(kind, pieces, files)
   if problems := [*problems, *added_problems]:
@@ -333,16 +348,19 @@ def _check_whole(
       f'{TOKENIZER_FILE}: model.vocab, {len(vocab or ()):,} pieces, differs'
       f' from the vocabulary beside it, {len(pieces):,} pieces'
     )
-  yield from _check_processor(kind, whole)
 
 
-def _check_processor(kind: str, whole: Mapping[str, Any]) -> Iterator[str]:
+def _check_processor(
+  kind: str, config: Mapping[str, Any], whole: Mapping[str, Any]
+) -> Iterator[str]:
   """Yields the difference of the symbols round a text, or round two."""
   processor = whole.get('post_processor') or {'type': 'ByteLevel'}
   if not isinstance(processor, dict):
     processor = {'type': processor}
   name = str(processor.get('type'))
   parts = _PROCESSORS.get(name, ('type',))
+  if name == 'RobertaProcessing' and kind not in ENCODERS:
+    parts = ('type',)
   around = [
     symbol
     for part in parts
@@ -355,15 +373,22 @@ def _check_processor(kind: str, whole: Mapping[str, Any]) -> Iterator[str]:
       f'{TOKENIZER_FILE}: post_processor is {json.dumps(processor)[:80]},'
       f' expected {expected} round a text or nothing'
     )
-  elif kind in ENCODERS and name == 'TemplateProcessing':
+  # RoBERTa's class makes the processor anew, and sets two between texts.
+  elif kind in ENCODERS and around and _class(config) not in _CLASSES[kind]:
     first, last = expected
-    pair = [first, 'A', last, 'B', last]
-    if (found := [*_strings(processor.get('pair'))]) != pair:
-      yield _differs(TOKENIZER_FILE, 'post_processor.pair', found, [pair])
+    pair = [first, 'A', *[last] * ENCODERS[kind].separators, 'B', last]
+    if name in _SEPARATORS:
+      found = [first, 'A', *[last] * _SEPARATORS[name], 'B', last]
+    else:
+      found = [*_strings(processor.get('pair'))]
+    if found != pair:
+      yield _differs(
+        TOKENIZER_FILE, 'post_processor for two texts', found, [pair]
+      )
 
 
 def _prefix_space(
-  config: Mapping[str, Any], whole: Mapping[str, Any]
+  kind: str, config: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> tuple[bool | None, list[str]]:
   """Returns whether a space is set before a text, and the problems."""
   splitter = whole.get('pre_tokenizer')
@@ -374,6 +399,8 @@ def _prefix_space(
     for file, value in zip((CONFIG_FILE, TOKENIZER_FILE), said, strict=True)
     if type(value) not in _FLAG_TYPES
   ]
+  if _class(config) in _CLASSES[kind]:
+    return bool(said[0]), problems  # the class asks no other file
   told = [value for value in said if value is not None]
   if len({*map(str, told)}) > 1 and not problems:
     problems.append(

@@ -85,6 +85,26 @@ def modernbert(folder, vocab=None, merges=None):
   return theirs
 
 
+def roberta(folder, vocab=None, merges=None):
+  """Writes a folder with the layout of FacebookAI/roberta-base."""
+  if vocab is None:
+    vocab, merges = trained()
+  order = sorted(vocab, key=vocab.__getitem__)
+  pieces = ['<s>', '<pad>', '</s>', '<unk>', *order, '<mask>']
+  theirs = transformers.RobertaTokenizer(
+    vocab={piece: i for i, piece in enumerate(pieces)},
+    merges=list(merges),
+    mask_token=AddedToken('<mask>', lstrip=True, special=True),
+    model_max_length=64,
+  )
+  theirs.save_pretrained(folder)
+  ids = {piece: i for i, piece in enumerate(pieces)}
+  (folder / 'vocab.json').write_text(json.dumps(ids, ensure_ascii=False))
+  lines = ['#version: 0.2', *map(' '.join, merges), '']
+  (folder / 'merges.txt').write_text('\n'.join(lines))
+  return theirs
+
+
 def write_model(folder, kind, head='ForMaskedLM', **options):
   """Writes a small drawn model of transformers with its vocabulary.
 
@@ -102,8 +122,10 @@ def write_model(folder, kind, head='ForMaskedLM', **options):
     num_attention_heads=4,
     **{
       f'{symbol}_token_id': getattr(tokenizer, f'{symbol}_token_id')
-      for symbol in ('pad', 'bos', 'eos', 'cls', 'sep')
+      for symbol in ('pad', 'cls', 'sep')
     },
+    bos_token_id=tokenizer.cls_token_id,
+    eos_token_id=tokenizer.sep_token_id,
     **OPTIONS[kind] | options,
   )
   torch.manual_seed(0)
@@ -115,12 +137,17 @@ def write_model(folder, kind, head='ForMaskedLM', **options):
   return model, tokenizer
 
 
-MAKERS = {'modernbert': modernbert}
-CLASSES = {'modernbert': 'ModernBert'}
+MAKERS = {'modernbert': modernbert, 'roberta': roberta}
+CLASSES = {'modernbert': 'ModernBert', 'roberta': 'Roberta'}
 OPTIONS = {
   'modernbert': {
     'max_position_embeddings': 64,
     'local_attention': 8,
     'attn_implementation': 'eager',
-  }
+  },
+  'roberta': {
+    'max_position_embeddings': 66,
+    'type_vocab_size': 1,
+    'layer_norm_eps': 1e-5,
+  },
 }

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from data.vocabulary.encoder_tokenizer import EncoderTokenizer
+from data.vocabulary.encoder_tokenizer import MaskingTokenizer
 from models import bert
 from models.layers import Params
 from train.architectures.architecture import Architecture
@@ -28,7 +28,7 @@ class Guess(NamedTuple):
   probability: float
 
 
-def encode_prompt(tokenizer: EncoderTokenizer, prompt: str) -> list[int]:
+def encode_prompt(tokenizer: MaskingTokenizer, prompt: str) -> list[int]:
   """Returns ids of [CLS], a prompt with its special tokens, and [SEP]."""
   inside = tokenizer.encode_prompt(prompt)
   return [tokenizer.cls_id, *inside, tokenizer.sep_id]
@@ -59,8 +59,8 @@ def fill(
   Each mask is filled while the prompt's other masks stay. Raises ValueError if
   the model has no MLM head, or a prompt no mask or too many pieces.
   """
-  check_masked(prompts)
   model, tokenizer = found.model, found.tokenizer
+  check_masked(prompts, tokenizer.mask)
   check_model(model)
   if not 1 <= top_k <= tokenizer.vocab_size:
     raise ValueError(

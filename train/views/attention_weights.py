@@ -46,14 +46,22 @@ class AttentionRow(NamedTuple):
 
   @classmethod
   def of(
-    cls, parts: Sequence[list[int]], begin: list[int], end: list[int]
+    cls,
+    parts: Sequence[list[int]],
+    begin: list[int],
+    end: list[int],
+    separators: int = 1,
   ) -> 'AttentionRow':
-    """Returns the ids of one or two texts with the symbols around them."""
+    """Returns the ids of one or two texts with the symbols around them.
+
+    Between two texts `end` stands `separators` times.
+    """
     row = cls([], [], [])
     for segment, ids in enumerate(parts):
       before = [] if segment else begin
-      row.ids.extend([*before, *ids, *end])
-      symbols = [True] * len(before), [False] * len(ids), [True] * len(end)
+      after = end if segment == len(parts) - 1 else end * separators
+      row.ids.extend([*before, *ids, *after])
+      symbols = [True] * len(before), [False] * len(ids), [True] * len(after)
       row.symbols.extend(itertools.chain(*symbols))
       row.segments.extend([segment] * (len(row.ids) - len(row.segments)))
     return row
@@ -127,7 +135,7 @@ def frame(
         raise ValueError(
           f'{named} {number} has no token of {found.folder}: {part!r}'
         )
-    row = AttentionRow.of(encoded, begin, end)
+    row = AttentionRow.of(encoded, begin, end, found.tokenizer.separators)
     if len(row.ids) > found.model.max_length:
       raise ValueError(
         f'{named} {number} has {len(row.ids):,} tokens, symbols included, and'

@@ -7,7 +7,9 @@ import unicodedata
 import encoder_folders
 import numpy as np
 import pytest
+import tokenizers
 from token_texts import HARD, same_as_theirs
+from tokenizers import pre_tokenizers
 
 from data.vocabulary import tokenization, tokenizer_json
 
@@ -135,13 +137,13 @@ def test_a_span_is_that_of_transformers(made, ours):
 
 
 def test_words_begin_with_a_space_as_in_the_published_fine_tunings(made, ours):
-  _, theirs = made
-  words = ['The', 'quick', 'isn', "'t", '', 'café']
-  ((*found,),) = ours.encode_words([words])
-  expected = theirs(
-    [f' {word}' if word else '' for word in words], add_special_tokens=False
-  )['input_ids']
-  assert found == expected
+  folder, _ = made
+  theirs = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
+  theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+  words = ['The', 'quick', 'isn', "'t", '', 'café', '|||EMAIL_ADDRESS|||x']
+  (found,) = ours.encode_words([words])
+  encoded = theirs.encode_batch(words, add_special_tokens=False)
+  assert found == [encoding.ids for encoding in encoded]
 
 
 def test_continuations_are_letters_and_digits_without_a_space(ours):
@@ -171,7 +173,12 @@ def test_a_space_may_be_set_before_each_text(made, tmp_path):
   assert spaced.fingerprint != plain.fingerprint
   again = same_as_theirs(spaced, tmp_path / 'written', texts)
   assert again('the dog')['input_ids'] == again(' the dog')['input_ids']
-  change(tmp_path, 'tokenizer_config.json', add_prefix_space=False)
+  change(
+    tmp_path,
+    'tokenizer_config.json',
+    add_prefix_space=False,
+    tokenizer_class='PreTrainedTokenizerFast',
+  )
   with pytest.raises(ValueError, match='add_prefix_space is False, but True'):
     tokenization.load(tmp_path)
 
@@ -216,8 +223,51 @@ def test_another_pair_is_refused(tmp_path):
   table = json.loads(file.read_text())
   del table['post_processor']['pair'][2]  # the first [SEP]
   file.write_text(json.dumps(table))
-  with pytest.raises(ValueError, match='post_processor.pair is'):
+  with pytest.raises(ValueError, match='post_processor for two texts is'):
     tokenization.load(tmp_path)
+
+
+def test_robertas_class_makes_the_frame_and_the_space_anew(tmp_path):
+  """Other classes take them from tokenizer.json."""
+  import transformers
+
+  theirs = encoder_folders.roberta(tmp_path)
+  plain = tokenization.load(tmp_path)
+  one = {'type': 'BertProcessing', 'sep': ['</s>', 2], 'cls': ['<s>', 0]}
+  change(
+    tmp_path,
+    'tokenizer.json',
+    post_processor=one,
+    pre_tokenizer=('add_prefix_space', True),
+  )
+  again = transformers.AutoTokenizer.from_pretrained(tmp_path)
+  assert again('the', 'dog') == theirs('the', 'dog')
+  assert tokenization.load(tmp_path).fingerprint == plain.fingerprint
+  change(
+    tmp_path,
+    'tokenizer_config.json',
+    tokenizer_class='PreTrainedTokenizerFast',
+    add_prefix_space=True,
+  )
+  with pytest.raises(ValueError, match='for two texts is .*expected'):
+    tokenization.load(tmp_path)
+  template = {'type': 'RobertaProcessing'} | {k: one[k] for k in ('sep', 'cls')}
+  change(tmp_path, 'tokenizer.json', post_processor=template)
+  assert tokenization.load(tmp_path).prefix_space
+  change(
+    tmp_path, 'tokenizer_config.json', tokenizer_class='XLMRobertaTokenizer'
+  )
+  with pytest.raises(ValueError, match="tokenizer_class is 'XLMRobertaTokeniz"):
+    tokenization.load(tmp_path)
+
+
+def test_older_files_of_roberta(tmp_path):
+  """A vocabulary and merges alone."""
+  encoder_folders.roberta(tmp_path)
+  whole = tokenization.load(tmp_path)
+  for name in ('tokenizer.json', 'tokenizer_config.json'):
+    (tmp_path / name).unlink()
+  assert tokenization.load(tmp_path).fingerprint == whole.fingerprint
 
 
 def test_missing_and_moved_symbols_are_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Encoders with a byte-level vocabulary: every use of published folders."""
 
 import json
+import re
 
 import encoder_folders
 import jax
@@ -10,15 +11,19 @@ import pytest
 import runs
 import small_kinds
 import small_tasks
+import task_answers
 
 from data.vocabulary import tokenization
+from models.pretrained.weights import SentenceForm
 from train import fill_mask
 from train.engine import state
-from train.exports import folders
-from train.language import sentence_sums
+from train.exports import exported, folders, sentence_folder
+from train.language import cloze, inputs, sentence_sums
 from train.params import convert, opened
 from train.vectors.request import Request
 from train.vectors.trained_model import TrainedModel
+from train.views import attention_weights, input_rows
+from train.views.attention_texts import ShownText
 
 KINDS = tuple(encoder_folders.MAKERS)
 TEXTS = [
@@ -95,6 +100,29 @@ def test_masks_are_filled_as_by_the_pipeline(made, run_command):
       )
 
 
+def test_the_mask_is_that_of_the_vocabulary(made):
+  folder, _, tokenizer = made
+  mask = tokenizer.mask_token
+  (other,) = {*inputs.MASKS} - {mask}
+  with pytest.raises(ValueError, match=re.escape(f'expected {mask} in each')):
+    cloze.fill(TrainedModel(folder), [f'a {mask}', f'a {other} b'])
+
+
+def test_pairs_are_shown_as_they_are_read(made):
+  """By the views of inputs and of attention."""
+  folder, _, tokenizer = made
+  found, pair = TrainedModel(folder), (TEXTS[0], 'a café')
+  expected = tokenizer(*pair)['input_ids']
+  row, *_ = input_rows.describe(found, pair)
+  assert row.lines['id'] == expected
+  symbols = {found.tokenizer.cls_id, found.tokenizer.sep_id}
+  are_symbols = [i in symbols for i in expected]
+  assert [part == 'symbol' for part in row.parts] == are_symbols
+  (shown,) = attention_weights.frame(found, [ShownText(*pair)])
+  assert shown.ids == expected and shown.symbols == are_symbols
+  assert shown.segments.count(1) == len(found.encode(pair[1:])[0]) + 1
+
+
 def test_pseudo_log_likelihoods_are_equal(torch, made):
   folder, theirs, tokenizer = made
   found = TrainedModel(folder, use='fill_masks')
@@ -140,13 +168,25 @@ def test_transformers_opens_an_export(torch, made, by_workdir, tmp_path):
     assert theirs(**given).logits.isfinite().all()
 
 
-KINDS_OF_TASKS = ['own pairs', 'own tags', 'own questions', 'own choices']
+# Task -> the class of transformers that answers as we do; None: ModernBERT's
+# classes have another layer before the head.
+TASKS = {
+  'own pairs': ('ForSequenceClassification',) * 2,
+  'own scores': ('ForSequenceClassification',) * 2,
+  'own choices': ('ForSequenceClassification', 'ForMultipleChoice'),
+  'own tags': (None, 'ForTokenClassification'),
+  'own roles': (None, 'ForTokenClassification'),
+  'own questions': (None, 'ForQuestionAnswering'),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('task', [*KINDS_OF_TASKS, 'own scores', 'own roles'])
-def test_every_kind_of_task_is_learnt(made, task, one_device, tmp_path):
-  folder, *_ = made
+@pytest.mark.parametrize('task', TASKS)
+def test_every_kind_of_task_is_learnt(torch, made, task, one_device, tmp_path):
+  """And answered alike by transformers with the export."""
+  import transformers
+
+  folder, model, _ = made
   changes = small_kinds.write(tmp_path / 'task', task)
   config = small_tasks.small_config(
     tmp_path / 'task', folder, **changes, **{'train.num_epochs': 2.0}
@@ -157,6 +197,81 @@ def test_every_kind_of_task_is_learnt(made, task, one_device, tmp_path):
   assert results['steps'] >= 2
   source = tokenization.load(folder)
   assert again.tokenizer.fingerprint == source.fingerprint
+  name = TASKS[task][source.kind == 'roberta']
+  if name is None:
+    with pytest.raises(ValueError, match='no class of ModernBERT has the head'):
+      folders.export(tmp_path / 'fine', tmp_path / 'out')
+    return
+  folders.export(tmp_path / 'fine', tmp_path / 'out')
+  told = json.loads((tmp_path / 'out/config.json').read_text())
+  family = encoder_folders.CLASSES[source.kind]
+  assert told['architectures'] == [family + name]
+  theirs, loaded = getattr(transformers, family + name).from_pretrained(
+    tmp_path / 'out', output_loading_info=True
+  )
+  assert not any(loaded.values()), loaded
+  batch, ours = task_answers.answers(config, tmp_path / 'fine')
+  ids, mask = (
+    torch.tensor(np.asarray(batch[key]).astype(np.int64))
+    for key in ('tokens', 'token_mask')
+  )
+  if task == 'own choices' and name == 'ForSequenceClassification':
+    ids, mask = (x.reshape(-1, x.shape[-1]) for x in (ids, mask))
+  with torch.no_grad():
+    outputs = theirs.eval()(input_ids=ids, attention_mask=mask)
+  if task == 'own questions':
+    logits = torch.stack([outputs.start_logits, outputs.end_logits], -1)
+  else:
+    logits = outputs.logits
+  logits = logits.numpy().reshape(ours.shape)
+  seen = batch['token_mask'] if ours.ndim == 3 else ...
+  np.testing.assert_allclose(ours[seen], logits[seen], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_vectors_of_sentences_are_equal(torch, made, tmp_path):
+  """Of a folder of sentence-transformers, and of our own export."""
+  theirs = pytest.importorskip('sentence_transformers')
+  folder, *_ = made
+  form = SentenceForm('mean', True, max_length=40)
+  request = exported.ExportRequest('sentence-transformers')
+  folders.export(folder, tmp_path / 'plain', request=request)
+  (tmp_path / 'plain/1_Pooling/config.json').unlink()
+  (tmp_path / 'plain/1_Pooling').rmdir()
+  sentence_folder.write_settings(tmp_path / 'plain', form, 32, 64)
+  # The name that older folders of a RoBERTa have.
+  settings = tmp_path / 'plain/sentence_bert_config.json'
+  settings.rename(tmp_path / 'plain/sentence_roberta_config.json')
+  model = theirs.SentenceTransformer(str(tmp_path / 'plain'), device='cpu')
+  found = TrainedModel(tmp_path / 'plain')
+  assert found.weights.sentence_form == form
+  ours = np.stack([x.array for x in found.vectors(TEXTS, Request())])
+  np.testing.assert_allclose(model.encode(TEXTS), ours, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('head', ['ForMaskedLM', 'ForQuestionAnswering'])
+def test_onnxruntime_computes_a_roberta(torch, head, tmp_path):
+  onnxruntime = pytest.importorskip('onnxruntime')
+  theirs, tokenizer = encoder_folders.write_model(
+    tmp_path / 'roberta', 'roberta', head
+  )
+  request = exported.ExportRequest('onnx')
+  folders.export(tmp_path / 'roberta', tmp_path / 'out', request=request)
+  session = onnxruntime.InferenceSession(str(tmp_path / 'out/model.onnx'))
+  names = [part.name for part in session.get_inputs()]
+  assert names == ['input_ids', 'attention_mask']
+  given = dict(tokenizer(TEXTS, padding=True, return_tensors='pt'))
+  with torch.no_grad():
+    expected = theirs(**given)
+  found = session.run(None, {name: given[name].numpy() for name in names})
+  seen = given['attention_mask'].numpy().astype(bool)
+  for name, output in zip(
+    [part.name for part in session.get_outputs()], found, strict=True
+  ):
+    np.testing.assert_allclose(
+      output[seen], expected[name].numpy()[seen], atol=1e-4
+    )
 
 
 @pytest.mark.slow

@@ -1,9 +1,10 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
 A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or an old one
-without organisation: bert-base-uncased, gpt2. A name that may be a misspelt
-path (runs/bert, or one below an existing folder) is refused: hf:// before it
-always means the hub. Files in the cache of huggingface_hub need no network.
+without organisation: bert-base-uncased, gpt2, roberta-base. A name that may be
+a misspelt path (runs/bert, or one below an existing folder) is refused: hf://
+before it always means the hub. Files in the cache of huggingface_hub need no
+network.
 """
 
 import os
@@ -21,6 +22,7 @@ from data.text import text_files
 OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
   (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
+  (r'roberta-(base|large)(-mnli)?', 'FacebookAI'),
 )
 SCHEME = storage.HUB
 # What the README and our defaults call folders of runs and of token stores.

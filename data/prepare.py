@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     required=True,
     help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
     'train:words:N[:spaces] (spaces: words are apart already, a sentence a '
-    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; words.txt '
+    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; a '
+    'tokenizer.json of BERT, RoBERTa, ModernBERT, GPT or GPT-2; words.txt '
     "or ELMo's, which all types of the text are added to), a folder with one, "
     "or a name on Hugging Face's hub",
   )

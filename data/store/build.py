@@ -133,7 +133,8 @@ def build_store(
       audit['warnings'] = audits.find_warnings(
         audit,
         # Nobody can choose where documents of ids end.
-        pairs=isinstance(loaded, tokenization.WordPiece) and kinds != ['ids'],
+        pairs=isinstance(loaded, tokenization.EncoderTokenizer)
+        and kinds != ['ids'],
         windows=not isinstance(loaded, tokenization.Words) and kinds != ['ids'],
       )
       meta = {

@@ -125,6 +125,8 @@ def test_the_hub_is_asked_by_its_scheme(cache, tmp_path):
     assert hub.find(name) == epath.Path(name)
   folder = put(cache, 'vocab.txt', repository='openai-community/gpt2')
   assert hub.find('hf://gpt2', vocabulary_only=True) == epath.Path(folder)
+  folder = put(cache, 'vocab.json', repository='FacebookAI/roberta-base')
+  assert hub.find('roberta-base', vocabulary_only=True) == epath.Path(folder)
   for name in ('', 'bert', 'a/b/c', './a', '/a/b', 'a/b@main'):
     with pytest.raises(ValueError, match='expected hf://ORGANISATION/MODEL'):
       hub.find(f'hf://{name}')

@@ -166,12 +166,16 @@ def _write_npy(folder):
 
 
 def _write_vocabularies(folder):
+  from tokenizers import AddedToken
+
   from data.vocabulary import (
     bpe,
     bpe_training,
     byte_bpe,
+    encoder_byte_bpe,
     tokenization,
     tokenizer_export,
+    tokenizer_json,
   )
 
   texts = ['the cat sat on the mat, the mat sat'] * 3
@@ -184,8 +188,17 @@ def _write_vocabularies(folder):
     [*byte_bpe.byte_letters(), byte_bpe.END_OF_TEXT, 'th'], (('t', 'h'),)
   )
   gpt = bpe.make_bpe(trained.pieces[:-3], trained.merges, bpe.BASIC)
-  for tokenizer in (wordpiece, byte_level, gpt, words):
-    name = type(tokenizer).__name__
+  encoders = [
+    encoder_byte_bpe.make(
+      kind,
+      [*byte_bpe.byte_letters(), 'th', *tokenizer_json.SYMBOLS[kind], '[E]'],
+      (('t', 'h'),),
+      [AddedToken('[E]')],
+    )
+    for kind in tokenizer_json.ENCODERS
+  ]
+  for tokenizer in (wordpiece, byte_level, gpt, words, *encoders):
+    name = getattr(tokenizer, 'kind', type(tokenizer).__name__)
     tokenizer.save(folder / name)
     if tokenizer is not words:
       tokenizer_export.export(

@@ -16,7 +16,7 @@ ENSEMBLE = (
 )
 TRIVIA_FIRST = (
   "BERT-Large fine-tuned on TriviaQA for an epoch first: that run's workdir"
-  ' (python -m train.main --config transfer:task=triviaqa)'
+  ' (python -m train.main --config transfer:task=triviaqa,recipe=bert)'
 )
 
 TABLE = base.Table(

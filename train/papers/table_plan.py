@@ -244,9 +244,9 @@ def _find_run(
   model = _model_of(line, part)
   if model is not None:
     args.append(f'model={model.name}')
-  elif line.family in base.LEFT_TO_RIGHT:
-    if not any(arg.startswith('recipe=') for arg in args):
-      args.insert(0, 'recipe=gpt')
+  elif not any(arg.startswith('recipe=') for arg in args):
+    paper = 'gpt' if line.family in base.LEFT_TO_RIGHT else 'bert'
+    args.insert(0, f'recipe={paper}')  # that of the papers, not the default
   if row.untrained:
     args.append(f'model={row.untrained}')
   name = f'{part.task}-{part.label}' if part.label else part.task

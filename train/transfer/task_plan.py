@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from configs import transfer, variants
 from data import storage
 from data.examples import pipeline
 from data.inputs import framing
@@ -201,9 +202,44 @@ def print_plan(
       f' {num_parameters:,} parameters',
     ),
     *first.describe(),
+    *([('recipe', recipe)] if (recipe := recipe_of(config)) else []),
     ('training', steps),
   ]
   console.table(rows, 'Plan')
+
+
+def recipe_of(config: ml_collections.ConfigDict) -> str:
+  """Returns the recipe of `configs.transfer` that a config has, as text.
+
+  It is the one with the fewest other values of those keys that differ between
+  recipes; these values are named. Of a model that reads words it is ''.
+  """
+  name = config.task.name
+  if config.model.name in variants.WORD_MODELS:
+    return ''
+  recipes = {
+    recipe: settings.flatten(
+      transfer.get_config(f'task={name},recipe={recipe}')
+    )
+    for recipe in transfer.RECIPES
+  }
+  first = recipes[transfer.RECIPES[0]]
+  keys = [
+    key
+    for key in first
+    if any(values[key] != first[key] for values in recipes.values())
+  ]
+  ours = settings.flatten(config)
+  others = {
+    recipe: [key for key in keys if values[key] != ours[key]]
+    for recipe, values in recipes.items()
+  }
+  recipe = min(others, key=lambda recipe: len(others[recipe]))
+  changes = ', '.join(
+    f'{key}={ours[key]} for {recipes[recipe][key]}' for key in others[recipe]
+  )
+  text = f'{recipe} ({config.optim.name}, rate {config.optim.learning_rate:g})'
+  return f'{text}, but {changes}' if changes else text
 
 
 def largest_steps(
@@ -344,19 +380,33 @@ def _print_languages(task: str, figures: Mapping[str, float]) -> None:
   )
 
 
+def _no_better(results: Results) -> str:
+  """Returns the words for a model that one answer for all texts equals.
+
+  It does so by all of dev's metrics, or by the one that chooses models; else
+  the result is ''.
+  """
+  metrics, constant = results['metrics'], results.get('constant', {})
+  found = [name for name in constant if metrics[name] <= constant[name]]
+  told = 'the model is no better than the commonest label for all texts'
+  if found and len(found) == len(constant):
+    return told.capitalize()
+  main = results.get('main_metric')
+  return f'By {main.removeprefix("eval/")} {told}' if main in found else ''
+
+
 def print_results(
   results: Results, workdir: epath.PathLike, *, of_several: bool
 ) -> None:
   """Prints a run's metrics; unless `of_several`, also how to use the model."""
-  rows, is_no_better = [], bool(results.get('constant'))
+  rows, constant = [], results.get('constant', {})
   for name, value in results['metrics'].items():
     if '@' in name:
       continue
     low, high = results['intervals'].get(name, (None, None))
     interval = '' if low is None else f'  ({low:.4f} to {high:.4f})'
-    if name in (constant := results.get('constant', {})):
+    if name in constant:
       interval += f'  one answer for all: {constant[name]:.4f}'
-      is_no_better = value <= constant[name] and is_no_better
     rows.append((name.removeprefix('eval/'), f'{value:.4f}{interval}'))
   console.table(
     rows,
@@ -365,11 +415,10 @@ def print_results(
     ' in brackets 95 % of resampled sets',
     console.show,
   )
-  if is_no_better:
+  if by := _no_better(results):
     console.show(
-      '\nThe model is no better than the commonest label for all texts: try'
-      ' another optim.learning_rate or train.seed, more epochs, or the recipe'
-      ' stable (--config transfer:task=NAME,recipe=stable).'
+      f'\n{by}: try another optim.learning_rate or train.seed, more epochs, or'
+      ' the recipe stable (--config transfer:task=NAME,recipe=stable).'
     )
   for task in dict.fromkeys(
     name.split('/')[1] for name in results['metrics'] if '@' in name

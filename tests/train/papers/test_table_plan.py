@@ -96,7 +96,7 @@ def test_ones_own_weights_repeat_the_rows_of_an_ablation():
   own = {cell.line.name: cell.runs[0] for cell in cells if not cell.reason}
   assert len(own) == 7
   everything = own['mine: Fine-tune all']
-  assert everything.config == 'transfer:task=conll2003'
+  assert everything.config == 'transfer:task=conll2003,recipe=bert'
   assert 'task.features' not in everything.overrides
   last = own['mine: Sum last four hidden']
   assert last.config == 'transfer:task=conll2003,recipe=frozen'

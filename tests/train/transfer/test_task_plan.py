@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from configs import transfer
+from data.tasks import registry
 from train.run import settings
 from train.run.training_phases import Phase
 from train.transfer import assemble, task_data, task_plan
@@ -36,7 +37,7 @@ def test_berts_warm_up_replaces_the_decay(steps):
   expected = 3e-5 * (1 - step / steps)
   expected[:warmup] = 3e-5 * step[:warmup] / max(warmup, 1)
   np.testing.assert_allclose(
-    rates_of('task=mrpc', steps), expected, rtol=1e-5, atol=1e-12
+    rates_of('task=mrpc,recipe=bert', steps), expected, rtol=1e-5, atol=1e-12
   )
 
 
@@ -73,11 +74,51 @@ def test_each_recipe_keeps_the_model_that_its_source_does():
     for recipe in transfer.RECIPES
   }
   best = dict.fromkeys(('stable', 'gpt', 'frozen'), 'best')
-  assert kept == {'bert': 'last', **best}
+  assert kept == {'corrected': 'last', 'bert': 'last', **best}
   config = settings.load_config('transfer:task=mrpc')
   config.train.patience = 2
   with pytest.raises(ValueError, match=r"patience=2: .* train\.select='best'"):
     task_plan.check_settings(config)
+
+
+def test_the_default_recipe_is_berts_with_bias_correction():
+  for task in registry.TASKS:
+    default, named, bert = (
+      settings.flatten(settings.load_config(f'transfer:task={task}{recipe}'))
+      for recipe in ('', ',recipe=corrected', ',recipe=bert')
+    )
+    assert default == named
+    differing = {key for key in bert if default[key] != bert[key]}
+    own = registry.TASKS[task].recipe.get('bert', {})
+    rate = 'optim.learning_rate'
+    assert differing == {'optim.name'} | ({rate} - own.keys()), task
+    assert (default['optim.name'], bert['optim.name']) == ('adamw', 'bert_adam')
+    # Of BERT's release, and of sets whose paper names another.
+    assert bert[rate] == own.get(rate, 3e-5)
+
+
+@pytest.mark.parametrize(
+  ('arg', 'overrides', 'expected'),
+  [
+    ('task=mrpc', {}, 'corrected (adamw, rate 0.0001)'),
+    ('task=squad1', {}, 'corrected (adamw, rate 5e-05)'),
+    ('task=mrpc,recipe=bert', {}, 'bert (bert_adam, rate 3e-05)'),
+    ('task=mrpc,recipe=stable', {}, 'stable (adamw, rate 2e-05)'),
+    ('task=race,recipe=gpt', {}, 'gpt (gpt_adam, rate 6.25e-05)'),
+    ('task=own,recipe=frozen', {}, 'frozen (adamw, rate 0.001)'),
+    (
+      'task=mrpc',
+      {'optim.learning_rate': 2e-5, 'train.num_epochs': 5.0},
+      'corrected (adamw, rate 2e-05), but optim.learning_rate=2e-05 for'
+      ' 0.0001, train.num_epochs=5.0 for 3.0',
+    ),
+    ('task=sst5,model=bcn', {}, ''),
+  ],
+)
+def test_a_configs_recipe_is_told_by_its_values(arg, overrides, expected):
+  config = settings.load_config(f'transfer:{arg}')
+  config = settings.with_overrides(config, overrides)
+  assert task_plan.recipe_of(config) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,15 +168,28 @@ def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('found', 'is_told'), [((0.7, 0.8), True), ((0.7, 0.81), False)]
+  ('found', 'main', 'told'),
+  [
+    ((0.7, 0.8), 'accuracy', 'The model is no better than the commonest label'),
+    ((0.7, 0.81), 'f1', None),
+    (
+      (0.72, 0.79),
+      'f1',
+      'By mrpc/f1 the model is no better than the commonest',
+    ),
+    ((0.72, 0.79), 'accuracy', None),
+    # A run of an earlier revision does not name its metric.
+    ((0.72, 0.79), None, None),
+  ],
 )
 def test_a_model_that_is_no_better_than_one_answer_is_told(
-  found, is_told, tmp_path, capsys
+  found, main, told, tmp_path, capsys
 ):
   names = ('eval/mrpc/accuracy', 'eval/mrpc/f1')
   results = {
     'metrics': dict(zip(names, found, strict=True)),
     'constant': dict(zip(names, (0.7, 0.8), strict=True)),
+    **({'main_metric': f'eval/mrpc/{main}'} if main else {}),
     'intervals': {},
     'config': {},
     'best_step': 3,
@@ -147,4 +201,4 @@ def test_a_model_that_is_no_better_than_one_answer_is_told(
   printed, said = capsys.readouterr()
   assert f"python -m train.predict '{tmp_path}/my run' --input" in said
   assert 'one answer for all: 0.8000' in printed
-  assert ('no better than the commonest label' in printed) == is_told
+  assert told in printed if told else 'commonest' not in printed

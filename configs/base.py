@@ -60,6 +60,10 @@ def form() -> ml_collections.ConfigDict:
   model.window = 0
   # Of so many layers, the first sees more than a window.
   model.global_every = 3
+  # Published: 1e-12 of BERT, 1e-5 of ModernBERT and RoBERTa.
+  model.layer_norm_epsilon = 1e-12
+  # Rows of the table that tells A from B. 0: there is no table.
+  model.num_token_types = 2
   return model
 
 

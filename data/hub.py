@@ -1,12 +1,12 @@
 """Where weights lie: a path, or a name on Hugging Face's hub.
 
 A name is ORGANISATION/MODEL, as in google-bert/bert-base-uncased, or an old one
-without organisation: bert-base-uncased, gpt2. A name that may be a misspelt
-path (runs/bert, or one below an existing folder) is refused: hf:// before it
-always means the hub. Files in the cache of huggingface_hub need no network.
+without organisation: bert-base-uncased, gpt2, roberta-base. A name that may be
+a misspelt path (runs/bert, or one below an existing folder) is refused: hf://
+before it always means the hub. Files in the cache of huggingface_hub need no
+network.
 """
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -16,13 +16,15 @@ from etils import epath
 from huggingface_hub import constants
 
 from data import storage
+from data.text import text_files
 
 # Names without an organisation -> their owners.
 OLD_NAMES = (
   (r'bert-(base|large)-[\w-]+', 'google-bert'),
   (r'gpt2(-medium|-large|-xl)?|openai-gpt', 'openai-community'),
+  (r'roberta-(base|large)(-mnli)?', 'FacebookAI'),
 )
-SCHEME = 'hf://'  # before a name
+SCHEME = storage.HUB
 # What the README and our defaults call folders of runs and of token stores.
 OUR_FOLDERS = ('runs', 'stores')
 # Endings of files; no model's name ends with one.
@@ -92,15 +94,29 @@ def find(
   is_remote = storage.is_remote(text)  # or an error, of another place
   path = epath.Path(weights).expanduser()
   if path.exists():
-    config = path / 'config.json'  # reading a pipe would wait for ever
-    if not is_remote and config.exists() and not os.path.isfile(config):
-      raise ValueError(f'{config}: is no regular file, expected the JSON')
+    if not is_remote and path.is_dir():
+      _check_regular(path)
     return path
   name = _name(text)
   if name is None or _may_be_path(name, path):
     raise FileNotFoundError(_missing(text, path, name))
   asked = f'{name}: there is no such path in {os.getcwd()}; as a name on'
   return _fetch(name, formats, f'{asked} Hugging Face it')
+
+
+def _check_regular(folder: epath.Path) -> None:
+  """Raises ValueError for a pipe or a device among the files of weights.
+
+  Reading a pipe would wait for ever, and some devices have no end.
+  """
+  for name in os.listdir(folder):
+    file = os.path.join(folder, name)
+    is_read = name.endswith(FILE_ENDINGS) and os.path.exists(file)
+    if is_read and not (os.path.isfile(file) or os.path.isdir(file)):
+      raise ValueError(
+        f'{file}: is no regular file, expected one of the weights or their'
+        ' vocabulary'
+      )
 
 
 def _name(weights: str) -> str | None:
@@ -189,7 +205,7 @@ def _has_weights(
     return False
   if (folder / index).exists():
     try:
-      parts = json.loads((folder / index).read_bytes())['weight_map'].values()
+      parts = text_files.read_json(folder / index)['weight_map'].values()
     except (ValueError, KeyError, TypeError, AttributeError):
       return False  # damaged: fetch it again
     return all((folder / part).exists() for part in parts)

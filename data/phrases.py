@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from etils import epath
 
 from data import scratch, storage
+from data.steady_errors import SteadyErrors
 from data.text import text_files
 from data.vocabulary.word2vec import phrases
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   add = parser.add_argument
   add('text', help='a file or a glob, perhaps .gz, .xz or .zst')
-  add('output', type=pathlib.Path, help='a text file')
+  add('output', help='a text file of this machine')
   add(
     '--thresholds',
     type=float,
@@ -46,8 +47,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--lower', action='store_true', help='write all words in lower case')
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
+  with SteadyErrors():
+    return _join(args)
+
+
+def _join(args: argparse.Namespace) -> int:
+  """Joins phrases; returns the exit code."""
   try:
-    storage.check_buckets([args.text], [args.output])
+    storage.check_buckets([args.text])
+    if storage.is_remote(args.output):
+      raise ValueError(
+        f'{args.output}: the text is written to this machine alone, expected a'
+        ' path without gs://. Copy it there afterwards'
+      )
+    args.output = pathlib.Path(args.output)
     _write(args)
   except KeyboardInterrupt:
     print('error: interrupted; nothing was left in place', file=sys.stderr)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from data import scratch, storage
+from data.steady_errors import SteadyErrors
 from data.store import audit as audits
 from data.store import build
 from data.text import languages
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     required=True,
     help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
     'train:words:N[:spaces] (spaces: words are apart already, a sentence a '
-    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; words.txt '
+    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; a '
+    'tokenizer.json of BERT, RoBERTa, ModernBERT, GPT or GPT-2; words.txt '
     "or ELMo's, which all types of the text are added to), a folder with one, "
     "or a name on Hugging Face's hub",
   )
@@ -63,6 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
   add('--json', action='store_true', help='print the audit on standard output')
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
+  with SteadyErrors():
+    return _build(args)
+
+
+def _build(args: argparse.Namespace) -> int:
+  """Builds a store, and prints its audit; returns the exit code."""
   try:
     source = _join(args.source)
     parts = [*languages.paths(source), args.tokenizer]

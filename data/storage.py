@@ -19,6 +19,7 @@ from typing import Any
 
 # TensorFlow would show an object's size of up to five seconds ago.
 os.environ.setdefault('GCS_STAT_CACHE_MAX_AGE', '0')
+HUB = 'hf://'  # before a name of weights, which `data.hub` reads
 # Seconds that a request is tried again for, and that one try may take.
 PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
@@ -27,6 +28,10 @@ _NEEDED = tuple(f'storage.objects.{may}' for may in ['create', 'delete', 'get'])
 _SCHEME = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*)://')
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
+
+
+class Text(str):
+  """A text that is given as an argument: never taken for a path."""
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -73,10 +78,12 @@ def check_buckets(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
   """Checks the buckets of those values that are paths on Cloud Storage.
 
   Asks for each bucket once. `writes` are folders and files that a command makes
-  there. Raises ValueError for text that begins with gs: and is no
-  gs://BUCKET/NAME, OSError with the cure for a missing library, credentials,
-  bucket or permission.
+  there; a `Text` is no path. Raises ValueError for addresses of other places,
+  also in NAME=PATH, and for what begins with gs: and is no gs://BUCKET/NAME;
+  OSError with the cure for a missing library, credentials, bucket or
+  permission.
   """
+  reads, writes = _paths_in(reads), _paths_in(writes)
   writable = [path for path in writes if _is_meant(path)]
   wanted: dict[str, str] = {}
   for path in (*(path for path in reads if _is_meant(path)), *writable):
@@ -85,10 +92,22 @@ def check_buckets(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
     _check_bucket(name, path, [p for p in writable if split(p)[0] == name])
 
 
-def _is_meant(value: Any) -> bool:
-  return isinstance(value, str | os.PathLike) and os.fspath(value).startswith(
-    'gs:'
-  )
+def _paths_in(values: Iterable[Any]) -> list[str]:
+  """Returns the values that may be paths; ValueError for other places."""
+  paths = [
+    os.fspath(value)
+    for value in values
+    if isinstance(value, str | os.PathLike) and not isinstance(value, Text)
+  ]
+  for path in paths:
+    for part in (path, path.partition('=')[2]):
+      if not part.startswith(HUB):
+        is_remote(part)
+  return paths
+
+
+def _is_meant(path: str) -> bool:
+  return path.startswith('gs:')
 
 
 def _check_bucket(name: str, path: str, writes: list[Any]) -> None:
@@ -329,6 +348,8 @@ def explain(error: BaseException, path: str | os.PathLike = '') -> str | None:
     )
   if kind in ('NotFound', 'NotFoundError'):
     return f'{where}not found on Cloud Storage: {said}'
+  if kind == 'UnimplementedError':  # of a place that TensorFlow does not know
+    return f'{where}{said}: expected a path of this machine or gs://BUCKET/NAME'
   return (
     f'{where}Cloud Storage did not answer, however often it was asked:'
     f' {said}. The same command continues once it does'

@@ -31,6 +31,7 @@ os.environ['JAX_COMPILATION_CACHE_DIR'] = str(CACHE)
 os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+os.environ['TF_USE_LEGACY_KERAS'] = '1'  # does not import Keras
 os.environ['HF_HUB_OFFLINE'] = '1'
 HELPERS = pathlib.Path(__file__).parent / 'helpers'
 

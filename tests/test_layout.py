@@ -54,9 +54,15 @@ ROOMS = {
     'benches',
   ),
 }
-# Not commands: the hub's downloads, object storage and folders to write in,
-# before every room.
-LIBRARIES = {'data.by_name', 'data.hub', 'data.scratch', 'data.storage'}
+# Not commands: the hub's downloads, object storage, folders to write in and a
+# log that may fail, before every room.
+LIBRARIES = {
+  'data.by_name',
+  'data.hub',
+  'data.scratch',
+  'data.steady_errors',
+  'data.storage',
+}
 # The ring: what is made with a trained model, or instead of one. The core, all
 # else, is what pre-training and fine-tuning ELMo, GPT and BERT need.
 RING = (

@@ -52,6 +52,8 @@ def main(
     for option in OF_BENCHES[name]:
       if options[option] is None and option not in OPTIONAL:
         parser.error(f'{name} needs --{option}')
+  if options['topology']:
+    without_hardware.prepare()
   command.run(lambda: _run(prog, names, options, rivals or {}, output))
 
 
@@ -62,8 +64,6 @@ def _run(
   rivals: Mapping[str, 'Programs'],
   output: str | None,
 ) -> None:
-  if options['topology']:
-    without_hardware.prepare()
   from train.benches import table
   from train.host import device
 

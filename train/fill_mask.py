@@ -2,7 +2,7 @@
 
 python -m train.fill_mask WEIGHTS 'The [MASK] sat on the mat.'
 
-Each [MASK] of a text is filled while the others stay.
+Each [MASK] of a text is filled while the others stay. A RoBERTa's is <mask>.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     type=command.text,
     metavar='TEXT',
     nargs='*',
-    help='a text with [MASK] in it',
+    help='a text with [MASK] in it, or <mask> for a RoBERTa',
   )
   add('--input', metavar='FILE', help='a text a line; - is standard input')
   number('--top_k', default=5, help='pieces for each mask')
@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> None:
     print(prompt)
     for number, mask in enumerate(masks, start=1):
       if len(masks) > 1:
-        print(f'  {inputs.MASK} {number}')
+        print(f'  {found.tokenizer.mask} {number}')
       for guess in mask:
         print(f'  {guess.probability:6.4f}  {guess.piece}')
 

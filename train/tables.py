@@ -116,7 +116,10 @@ def _run(given: argparse.Namespace, others: Sequence[str]) -> bool:
 
   from train.host import device  # after the cheap checks
   from train.papers import table_plan, tables
+  from train.run import checkpoint
 
+  if not given.print:
+    checkpoint.checkpoint_folder(given.out)  # refuses what orbax cannot read
   device.enable_compilation_cache()
   out = epath.Path(given.out)
   return tables.make_table(

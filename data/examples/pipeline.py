@@ -303,6 +303,7 @@ class tf_batches:  # noqa: N801, a context manager used like a function
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     # TensorFlow only moves arrays here; this spares its message about oneDNN.
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
+    os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')  # spares its import
     import tensorflow as tf
 
     tf.config.set_visible_devices([], 'GPU')  # they are JAX's

@@ -33,12 +33,18 @@ UNIT_START = 1 << 30
 
 
 class Specials(NamedTuple):
-  """Ids of the special tokens."""
+  """Ids of the special tokens; `separators` [SEP] stand between two texts."""
 
   pad: int
   cls: int
   sep: int
   mask: int
+  separators: int = 1
+
+  @property
+  def in_pair(self) -> int:
+    """How many symbols a row of two texts has."""
+    return 2 + self.separators
 
 
 def row_keys(key: Array, ids_B: Array) -> Array:
@@ -109,7 +115,8 @@ def sample_pairs(
 
   `keys_B` may be the keys of `masking.mask_units`. With `negatives=False` no
   labels are drawn: B always continues A, and NSP weights are 0. With `units`,
-  windows have marks `UNIT_START`, which become `unit_starts`.
+  windows have marks `UNIT_START`, which become `unit_starts`. Where tokenizers
+  set two [SEP] between texts, the row has both, and room for a token less.
 
   Returns:
     `tokens, token_types, positions` int32 [B, T], `token_mask` bool [B, T],
@@ -170,16 +177,17 @@ def _sample_pair(
   shave = chance.below(draws[_SHAVE], usable - last)
   usable -= jnp.where(has_boundary & (size < width), shave, 0)
 
+  most = length - specials.in_pair
   target = pair_lengths.draw_length(
     boundaries,
     usable,
     draws[_TARGET],
     draws[_RUN],
-    most=length - 3,
+    most=most,
     short_seq_prob=short_seq_prob,
   )
   # The chunk [low, low + chunk) holds the boundary strictly inside.
-  longer = jnp.where(target < length - 3, 0, length // 8)
+  longer = jnp.where(target < most, 0, length // 8)
   chunk = jnp.minimum(usable, target + longer)
   boundary = jnp.where(
     has_boundary,
@@ -218,13 +226,13 @@ def _sample_pair(
   start_b = jnp.where(negative, other_b, start_b)
 
   position = jnp.arange(length)
-  first_b = size_a + 2
+  first_b = size_a + 1 + specials.separators
   last_sep = first_b + size_b
   in_a = (position > 0) & (position <= size_a)
   in_b = (position >= first_b) & (position < last_sep)
   source = jnp.where(in_a, start_a + position - 1, start_b + position - first_b)
   text = jnp.concatenate([window, other])[jnp.where(in_a | in_b, source, 0)]
-  is_sep = (position == size_a + 1) | (position == last_sep)
+  is_sep = (position > size_a) & (position < first_b) | (position == last_sep)
   tokens = jnp.full((length,), specials.pad, jnp.int32)
   tokens = jnp.where(in_a | in_b, text, tokens)
   tokens = jnp.where(is_sep, specials.sep, tokens)

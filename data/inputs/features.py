@@ -19,13 +19,23 @@ _CHUNK = 10_000  # texts whose ids are Python's integers at one time
 class Symbols(NamedTuple):
   """Ids of the symbols `first` A `last`, or `first` A `between` B `last`.
 
-  [CLS] and twice [SEP] of BERT; start, delimiter and classify of GPT; <S> and
-  twice </S> of ELMo.
+  [CLS] and twice [SEP] of BERT, three times of RoBERTa; start, delimiter and
+  classify of GPT; <S> and twice </S> of ELMo.
   """
 
   first: int
-  between: int
+  between: tuple[int, ...]
   last: int
+
+  @property
+  def ids(self) -> tuple[int, ...]:
+    """All of them, in the order of a row of two texts."""
+    return self.first, *self.between, self.last
+
+  def arrays(self) -> list[np.ndarray]:
+    """Returns the three parts, each int32 [symbols]."""
+    parts = [self.first], self.between, [self.last]
+    return [np.array(part, np.int32) for part in parts]
 
 
 class Form(NamedTuple):

@@ -25,7 +25,7 @@ from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
 from data.vocabulary.bpe import BPE
 from data.vocabulary.byte_bpe import ByteBPE
-from data.vocabulary.tokenization import Tokenizer, WordPiece
+from data.vocabulary.tokenization import EncoderTokenizer, Tokenizer
 
 FORMS = {
   'bert': Form('bert', token_types=True),
@@ -33,7 +33,7 @@ FORMS = {
   'elmo': Form('elmo'),
   'words': Form('words', apart=True),
 }
-# Symbols of a pair, and a token of each text.
+# Symbols of a pair of most tokenizers, and a token of each text.
 MIN_LENGTH = 5
 # What is kept of a text that is too long for a row.
 LONG_TEXTS = ('head', 'tail', 'both', 'windows')
@@ -62,7 +62,8 @@ def encode(
 ) -> Features:
   """Turns examples into rows of at most `max_length` tokens, symbols included.
 
-  'bert': [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. A pair that is too long loses
+  'bert': [CLS] A [SEP], or [CLS] A [SEP] B [SEP], of some tokenizers with two
+  [SEP] between. A pair that is too long loses
   tokens from the end of the longer text. Of a choice A is the context, B
   question and choice. A word's tag is at its first piece. Of a span A is the
   question, B a window of the context.
@@ -95,13 +96,13 @@ def encode(
   from the tail (Sun et al. 2019); or all of it, in 'windows' that start every
   `doc_stride` tokens, each a row with the label of the text.
 
-  `tokenizer` is WordPiece for 'bert'; BPE or ByteBPE, with one symbol for all
-  three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens leaves
-  its place empty; a word without tokens is unknown. `at_last` puts a word's tag
-  at its last piece; None: as above. `document_context`, for tags, fills a
-  sentence's row with the words around it in its document; a sentence too long
-  for a row always has several rows, with context on both sides. For spans,
-  windows start every `doc_stride` tokens, and a question has at most
+  `tokenizer` is an encoder's for 'bert'; BPE or ByteBPE, with one symbol for
+  all three, for 'gpt'; None for 'elmo' and 'words'. A text without tokens
+  leaves its place empty; a word without tokens is unknown. `at_last` puts a
+  word's tag at its last piece; None: as above. `document_context`, for tags,
+  fills a sentence's row with the words around it in its document; a sentence
+  too long for a row always has several rows, with context on both sides. For
+  spans, windows start every `doc_stride` tokens, and a question has at most
   `max_query`. `bioul` turns tags into that scheme, see `tag_schemes`.
 
   Raises ValueError, naming the example, if a label is not the task's; and if
@@ -114,13 +115,15 @@ def encode(
   words = None
   if not (chosen.token_types or chosen.left_to_right):
     tokenizer = words = WordNumbers(split)
-    symbols = Symbols(words.begin_id, words.end_id, words.end_id)
+    symbols = Symbols(words.begin_id, (words.end_id,), words.end_id)
   else:
     symbols = symbols_of(tokenizer, chosen)
-  if max_length < MIN_LENGTH:
+  # Of two texts, a token of each.
+  least = max(MIN_LENGTH, len(symbols.ids) + 2)
+  if max_length < least:
     raise ValueError(
-      f'max_length is {max_length}; a row of two texts has {MIN_LENGTH} tokens '
-      'at least'
+      f'max_length is {max_length}; a row of two texts has {least} tokens at '
+      'least'
     )
   features = frame(
     task,
@@ -168,15 +171,19 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   Raises:
     ValueError: if the form does not fit the tokenizer.
   """
-  if form.token_types and isinstance(tokenizer, WordPiece):
-    return Symbols(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
+  if form.token_types and isinstance(tokenizer, EncoderTokenizer):
+    between = (tokenizer.sep_id,) * tokenizer.separators
+    return Symbols(tokenizer.cls_id, between, tokenizer.sep_id)
   if form.left_to_right and isinstance(tokenizer, BPE):
     return Symbols(
-      tokenizer.start_id, tokenizer.delimiter_id, tokenizer.classify_id
+      tokenizer.start_id, (tokenizer.delimiter_id,), tokenizer.classify_id
     )
   if form.left_to_right and isinstance(tokenizer, ByteBPE):
-    return Symbols(*[tokenizer.end_of_text_id] * 3)
-  expected = 'WordPiece' if form.token_types else 'a byte-pair encoding'
+    end = tokenizer.end_of_text_id
+    return Symbols(end, (end,), end)
+  expected = 'a byte-pair encoding'
+  if form.token_types:
+    expected = 'a vocabulary with [CLS] and [MASK]'
   raise ValueError(
     f'inputs of the form of {form.name} take {expected}, this tokenizer is '
     f'{tokenizer.description}'
@@ -258,7 +265,7 @@ def _encode_rows(
   )
   if framing.form.apart and rows_of:
     num_rows *= len(rows_of[0][0])
-  first, between, last = (np.array([i], np.int32) for i in framing.symbols)
+  first, between, last = framing.symbols.arrays()
   framed, second_starts, numbers = [], [], []
   truncated = set()
   for number, rows in enumerate(rows_of):
@@ -277,7 +284,9 @@ def _encode_rows(
           framed.append((first, a, *((between, *b) if b else ()), last))
           has_types = b and framing.form.token_types
           second_starts.append(
-            len(a) + 2 if has_types else sum(map(len, framed[-1]))
+            1 + len(a) + len(between)
+            if has_types
+            else sum(map(len, framed[-1]))
           )
   tokens, offsets = flatten(framed)
   per_example = len(rows_of[0]) if rows_of else 1
@@ -317,8 +326,10 @@ def _cut(texts: Texts, framing: Framing) -> Sequence[Texts]:
 
 def _room(texts: Texts, framing: Framing) -> int:
   """Returns how many tokens the texts of a row may have, or each of them."""
-  symbols = 0 if framing.form.apart else len(texts) + 1
-  return framing.max_length - symbols
+  if framing.form.apart:
+    return framing.max_length
+  first, between, last = framing.symbols
+  return framing.max_length - 2 - (len(texts) - 1) * len(between)
 
 
 def _keep(text: np.ndarray, length: int, long_text: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from data.inputs import windows
 from data.inputs.features import Features, Framing, encode_distinct, flatten
 from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import SpanExample, Task
-from data.vocabulary.tokenization import WordPiece
+from data.vocabulary.tokenization import EncoderTokenizer
 
 _CHUNK = 2_000  # texts whose ids and places are Python's objects at one time
 
@@ -48,17 +48,18 @@ def encode(
   contexts = encode_contexts(framing.tokenizer, (e.context for e in examples))
   questions = encode_distinct(framing.tokenizer, (e.question for e in examples))
   longest = min(max(map(len, questions.values()), default=0), max_query)
-  if not apart and max_length < longest + 4:
+  symbols = len(framing.symbols.ids)
+  if not apart and max_length < longest + symbols + 1:
     raise ValueError(
-      f'max_length is {max_length}: a question of {longest} tokens and three '
-      'symbols leave no room for its text'
+      f'max_length is {max_length}: a question of {longest} tokens and '
+      f'{symbols} symbols leave no room for its text'
     )
-  num_symbols = 0 if apart else 1
-  first, between, last = (
-    np.full(num_symbols, symbol, np.int32) for symbol in framing.symbols
-  )
-  nowhere = np.full((longest + 2, 2), -1, np.int32)
-  never = np.zeros(longest + 2, bool)
+  first, between, last = framing.symbols.arrays()
+  if apart:
+    first = between = last = first[:0]
+  most = len(first) + longest + len(between)
+  nowhere = np.full((most + len(last), 2), -1, np.int32)
+  never = np.zeros(most + len(last), bool)
   rows, places, bests, second_starts, labels, numbers = [], [], [], [], [], []
   truncated = 0
 
@@ -75,11 +76,11 @@ def encode(
     if example.answers:
       text, start = example.answers[0]
       answer = locate(spans, start, start + len(text))
-    before = len(question) + 2 * num_symbols
+    before = len(first) + len(question) + len(between)
     # The window's place in its row.
     shift = 0 if apart else before
     bounds = windows.cut(
-      len(ids), max_length - shift - num_symbols, framing.doc_stride
+      len(ids), max_length - shift - len(last), framing.doc_stride
     )
     owners = windows.owners(bounds, len(ids))
     for window, (begin, end) in enumerate(bounds):
@@ -87,12 +88,12 @@ def encode(
       add(
         places,
         (nowhere[:before],),
-        (spans[begin:end], nowhere[:num_symbols]),
+        (spans[begin:end], nowhere[: len(last)]),
       )
       add(
         bests,
         (never[:before],),
-        (owners[begin:end] == window, never[:num_symbols]),
+        (owners[begin:end] == window, never[: len(last)]),
       )
       second_starts += [before, end - begin] if apart else [shift]
       numbers.append(number)
@@ -117,7 +118,7 @@ def encode(
 
 
 def encode_contexts(
-  tokenizer: WordPiece | WordNumbers, texts: Iterable[str]
+  tokenizer: EncoderTokenizer | WordNumbers, texts: Iterable[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   """Returns text -> ids int32 [T], characters [begin, end) int32 [T, 2]."""
   texts = list(dict.fromkeys(texts))

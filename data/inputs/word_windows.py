@@ -62,10 +62,11 @@ def encode(
         indices.append((none[0], words, none[1]))
         labels.append((none[0], told, none[1]))
         is_predicate = text.word_of[place] == predicate
-        # The second text begins after the symbol between the two.
-        in_second = np.arange(len(behind)) > 0
+        # The second text begins after the symbols between the two.
+        between = len(framing.symbols.between)
+        in_second = np.arange(len(behind)) >= between
         types.append((np.zeros(len(before), bool), is_predicate, in_second))
-        second_starts.append(len(before) + len(words) + len(behind[:1]))
+        second_starts.append(len(before) + len(words) + len(behind[:between]))
         owners.append(number)
         is_cut |= cut
       truncated += is_cut
@@ -118,12 +119,12 @@ def _around(
     before, behind = [first], [last]
   else:
     pieces = text.ids[text.bounds[predicate] : text.bounds[predicate + 1]]
-    kept = pieces[: (framing.max_length - 3) // 2]
+    kept = pieces[: (framing.max_length - 2 - len(between)) // 2]
     is_cut = len(kept) < len(pieces)
     if framing.form.left_to_right:
-      before, behind = [first, *kept, between], [last]
+      before, behind = [first, *kept, *between], [last]
     else:
-      before, behind = [first], [between, *kept, last]
+      before, behind = [first], [*between, *kept, last]
   return np.array(before, np.int32), np.array(behind, np.int32), is_cut
 
 

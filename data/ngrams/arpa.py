@@ -92,7 +92,13 @@ class _Reader:
         if self._line == 1:
           line = line.removeprefix(codecs.BOM_UTF8)
         yield line.decode().rstrip('\r\n')
-    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+    except UnicodeDecodeError as error:
+      raise self._wrong(
+        f'not UTF-8 at byte {error.start:,} of the line'
+        f' (0x{error.object[error.start]:02x}: {error.reason}). Convert the'
+        ' file, for example: iconv -f WINDOWS-1252 -t UTF-8'
+      ) from None
+    except (EOFError, OSError, zlib.error) as error:
       raise self._wrong(f'cannot be read: {error}') from error
     self._line += 1
 

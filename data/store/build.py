@@ -13,7 +13,7 @@ from etils import epath
 from data import scratch, storage
 from data.store import arrays, corpus, folders, texts, units, vocabularies
 from data.store import audit as audits
-from data.text import documents, languages
+from data.text import documents, languages, sources
 from data.vocabulary import tokenization
 
 
@@ -133,7 +133,8 @@ def build_store(
       audit['warnings'] = audits.find_warnings(
         audit,
         # Nobody can choose where documents of ids end.
-        pairs=isinstance(loaded, tokenization.WordPiece) and kinds != ['ids'],
+        pairs=isinstance(loaded, tokenization.EncoderTokenizer)
+        and kinds != ['ids'],
         windows=not isinstance(loaded, tokenization.Words) and kinds != ['ids'],
       )
       meta = {
@@ -265,6 +266,8 @@ def _fingerprint(
   parts = languages.parts(source)
   if same_name and any(map(languages.may_download, parts)):
     return meta['request']['source']
+  if source == 'manual':
+    return sources.fingerprint_of_manual()
   try:
     return texts.open_source(
       source,

@@ -30,6 +30,7 @@ import numpy as np
 
 from data import storage
 from data.store import folders
+from data.text import text_files
 from data.vocabulary import tokenization
 
 FORMAT_VERSION = 1
@@ -152,7 +153,7 @@ def read_meta(folder: Any) -> dict[str, Any]:
   """Reads and checks store.json of a local or `epath` folder."""
   path = folder / 'store.json'
   try:
-    meta = json.loads(path.read_bytes())
+    meta = text_files.read_json(path)
   except FileNotFoundError:
     if is_half_written(folder):
       raise FileNotFoundError(

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from data import scratch
+from data.text import text_files
 
 _PARTIAL = '.partial'
 _SUMS_FILE = 'checksums.json'  # name -> [bytes, CRC-32] of the other files
@@ -162,7 +163,7 @@ def find_damage(folder: pathlib.Path) -> str:
   time, so a copy is checked once.
   """
   try:
-    sums = json.loads((folder / _SUMS_FILE).read_bytes())
+    sums = text_files.read_json(folder / _SUMS_FILE)
     now = stamp(folder, sums)
     for name, (size, _) in sums.items():
       if now[name][0] != size:
@@ -201,7 +202,7 @@ def stamp(folder: pathlib.Path, names: Iterable[str]) -> dict[str, list[int]]:
 def is_stamped(folder: pathlib.Path, expected: Mapping[str, Any]) -> bool:
   """Returns whether a folder was checked when it was as `expected`."""
   with contextlib.suppress(OSError, ValueError):
-    return json.loads((folder / _STAMP_FILE).read_bytes()) == expected
+    return text_files.read_json(folder / _STAMP_FILE) == expected
   return False
 
 

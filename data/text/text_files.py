@@ -28,6 +28,7 @@ TABLES = ('.parquet', '.arrow', '.feather', '.csv', '.tsv')  # with columns
 NAMED = 3  # files that a message or an audit names for one reason
 _DAMAGES = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_TOO_DEEP = 'its values are nested too deep'
 _SURROGATE = re.compile('[\ud800-\udfff]')  # JSON can spell half a pair
 
 
@@ -158,7 +159,11 @@ def _glob(pattern: epath.Path) -> list[epath.Path]:
 
 
 def check_file(path: epath.Path) -> None:
-  """Raises an OSError if a path is no file; TensorFlow's would be a riddle."""
+  """Raises an OSError if a path is no file; TensorFlow's would be a riddle.
+
+  ValueError for an address of another place, see `storage.is_remote`.
+  """
+  storage.is_remote(path)
   if path.is_dir():
     raise IsADirectoryError(f'{path}: is a folder, expected a file')
   if not path.exists():
@@ -296,8 +301,9 @@ def records(
     try:
       record = json.loads(line)
     except (ValueError, RecursionError) as error:
+      told = _TOO_DEEP if isinstance(error, RecursionError) else error
       raise ValueError(
-        f'{path}, line {number:,}: not JSON ({error}); a .jsonl file holds one '
+        f'{path}, line {number:,}: not JSON ({told}); a .jsonl file holds one '
         f'JSON object a line. Found: {line[:60]!r}'
       ) from None
     if not isinstance(record, dict):
@@ -324,6 +330,23 @@ def records(
     yield text
 
 
+def read_json(path: str | os.PathLike) -> Any:
+  """Returns the value in a JSON file, such as this program writes.
+
+  Raises FileNotFoundError, and ValueError, for a caller that names the file:
+  for other text, for values nested too deep for Python, and for a path that is
+  no regular file, as a pipe is, of which the end may never come.
+  """
+  path = epath.Path(path)
+  is_local = not storage.is_remote(path)
+  if is_local and os.path.exists(path) and not os.path.isfile(path):
+    raise ValueError('it is no regular file')
+  try:
+    return json.loads(path.read_bytes())
+  except RecursionError:
+    raise ValueError(_TOO_DEEP) from None
+
+
 def loads(text: str) -> Any:
   """Returns the value of JSON, in whose strings all is text.
 
@@ -341,7 +364,7 @@ def loads(text: str) -> Any:
           ' which is no text'
         )
   except RecursionError:
-    raise ValueError('its values are nested too deep') from None
+    raise ValueError(_TOO_DEEP) from None
   return value
 
 

@@ -8,7 +8,7 @@ import functools
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tokenizers
 from etils import epath
@@ -22,24 +22,66 @@ from data.vocabulary.tokenizer import Tokenizer, record, with_added
 
 
 @dataclasses.dataclass(frozen=True)
-class ByteBPE(Tokenizer):
-  """A byte-pair encoding of GPT-2's kind.
+class ByteLevel(Tokenizer):
+  """A byte-pair encoding of bytes, without the symbols of a model.
 
   Attributes:
     tokenizer: recognises no special tokens but `added` in the text.
     pieces: the vocabulary in the order of ids, a character for each byte.
     merges: in the order in which they were learnt.
-    end_of_text_id: of <|endoftext|>, which stands between documents.
     added: tokens that a publisher added; they are found in the text first.
   """
 
   tokenizer: tokenizers.Tokenizer
   pieces: tuple[str, ...]
   merges: bpe_files.Merges
-  end_of_text_id: int
-  added: tuple[tokenizers.AddedToken, ...] = ()
+  added: tuple[tokenizers.AddedToken, ...] = dataclasses.field(
+    default=(), kw_only=True
+  )
 
   white_space: ClassVar[str] = 'kept'
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns ids without symbols; all cores, or RAYON_NUM_THREADS of them."""
+    try:
+      return super().encode_batch(texts)
+    except TypeError:
+      refuse_surrogates(texts)
+      raise
+
+  def model_pieces(self) -> tuple[str, ...]:
+    """Returns the vocabulary without the added tokens that follow it."""
+    size = self.tokenizer.get_vocab_size(with_added_tokens=False)
+    return self.pieces[:size]
+
+  def save_as(
+    self,
+    folder: str | pathlib.Path | epath.Path,
+    kind: str,
+    **settings: Any,
+  ) -> None:
+    """Writes encoder.json, vocab.bpe, tokenizer.json and the settings."""
+    settings = {
+      'type': kind,
+      'added': [record(token) for token in self.added],
+    } | settings
+    bpe_files.save(folder, self.model_pieces(), self.merges, settings)
+    scratch.write_bytes(
+      epath.Path(folder) / tokenizer_json.TOKENIZER_FILE,
+      self.tokenizer.to_str(pretty=True).encode(),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteBPE(ByteLevel):
+  """A byte-pair encoding of GPT-2's kind.
+
+  Attributes:
+    end_of_text_id: of <|endoftext|>, which stands between documents.
+  """
+
+  end_of_text_id: int
+
   unk_id: ClassVar[None] = None
 
   @functools.cached_property
@@ -59,11 +101,7 @@ class ByteBPE(Tokenizer):
     """Returns ids that decode to each text; `special` finds '<|endoftext|>'."""
     if special:
       return [self._encode_special(text) for text in texts]
-    try:
-      return super().encode_batch(texts)
-    except TypeError:
-      _refuse_surrogates(texts)
-      raise
+    return super().encode_batch(texts)
 
   def encode_words(
     self, sentences: Sequence[Sequence[str]]
@@ -83,23 +121,11 @@ class ByteBPE(Tokenizer):
 
   def save(self, folder: str | pathlib.Path | epath.Path) -> None:
     """Writes encoder.json, vocab.bpe, tokenizer.json and the settings."""
-    settings = {
-      'type': 'bytebpe',
-      'added': [record(token) for token in self.added],
-    }
-    bpe_files.save(folder, self.model_pieces(), self.merges, settings)
-    scratch.write_bytes(
-      epath.Path(folder) / tokenizer_json.TOKENIZER_FILE,
-      self.tokenizer.to_str(pretty=True).encode(),
-    )
-
-  def model_pieces(self) -> tuple[str, ...]:
-    """Returns the vocabulary without the added tokens that follow it."""
-    size = self.tokenizer.get_vocab_size(with_added_tokens=False)
-    return self.pieces[:size]
+    self.save_as(folder, 'bytebpe')
 
 
-def _refuse_surrogates(texts: Iterable[str]) -> None:
+def refuse_surrogates(texts: Iterable[str]) -> None:
+  """Raises ValueError for the first half of a surrogate pair in texts."""
   for text in texts:
     if found := re.search('[\ud800-\udfff]', text):
       raise ValueError(
@@ -125,7 +151,7 @@ def make_byte_bpe(
     with_added(pieces, added),
     tuple(merges),
     ids[END_OF_TEXT],
-    tuple(added),
+    added=tuple(added),
   )
 
 

@@ -1,9 +1,9 @@
 """Loads, trains and extends tokenizers.
 
 `load` recognises a tokenizer by its files, `train` makes a new one of a text.
-WordPiece (BERT) is in `wordpiece`, the byte-pair encodings of GPT and GPT-2 in
-`bpe` and `byte_bpe`, which are imported where one is met; the whole words of
-ELMo in `words`.
+WordPiece (BERT) is in `wordpiece`; the byte-pair encodings of GPT, of GPT-2, of
+ModernBERT and RoBERTa are in `bpe`, `byte_bpe` and `encoder_byte_bpe`, imported
+where one is met; the whole words of ELMo are in `words`.
 """
 
 import dataclasses
@@ -23,11 +23,17 @@ from data.vocabulary import (
   wordpiece,
   words,
 )
+from data.vocabulary.encoder_tokenizer import (
+  EncoderTokenizer,
+  MaskingTokenizer,
+)
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import WordPiece
 from data.vocabulary.words import Words
 
 __all__ = [
+  'EncoderTokenizer',
+  'MaskingTokenizer',
   'Tokenizer',
   'WordPiece',
   'Words',
@@ -55,6 +61,7 @@ _SAVED = {
   'bpe': _BPE_FILES,
   'bytebpe': _BPE_FILES,
   'words': (words.VOCAB_FILE,),
+  **dict.fromkeys(tokenizer_json.ENCODERS, _BPE_FILES),
 }
 # As published; a tokenizer.json only where there is nothing else.
 _PUBLISHED = (
@@ -75,11 +82,12 @@ def load(
   `path` is a file with the others beside it; or their folder: a token store, a
   workdir, published weights; or a name on Hugging Face's hub (`hub`).
   WordPiece: a vocab.txt. GPT: encoder_bpe_40000.json and vocab_40000.bpe.
-  GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be either's,
-  a tokenizer.json that of any of the three. ELMo: a words.txt, or a file of any
-  name that begins with <S>, </S>, <UNK>. `cased` is as in
-  `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file is missing, and
-  ValueError, with line or key, if one is damaged or of another kind.
+  GPT-2: encoder.json and vocab.bpe. vocab.json and merges.txt may be of any
+  byte-pair encoding, a tokenizer.json of any kind but ELMo's. ELMo: a
+  words.txt, or a file of any name that begins with <S>, </S>, <UNK>. `cased` is
+  as in `wordpiece.load_wordpiece`. Raises FileNotFoundError if a file is
+  missing, and ValueError, with line or key, if one is damaged or of another
+  kind.
   """
   try:
     path = hub.find(path, vocabulary_only=True)
@@ -96,10 +104,14 @@ def load(
       f'no {missing[0].name} beside {path}: a byte-pair encoding is its '
       f'vocabulary and its merges, {" and ".join(f.name for f in files)}'
     )
-  if files[0].name == tokenizer_json.TOKENIZER_FILE:
-    kind = _kind_of(files[0])
-  elif kind is None:
-    kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
+  is_whole = files[0].name == tokenizer_json.TOKENIZER_FILE
+  if is_whole or kind is None:
+    if is_whole:
+      kind = _kind_of(files[0])
+    else:
+      kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
+    if kind == 'bytebpe':
+      kind = tokenizer_json.encoder_kind(files[0].parent, files[0]) or kind
   # ELMo's published vocabularies go by any name.
   elif kind == 'wordpiece' and words.begins_like_words(files[0]):
     kind = 'words'
@@ -114,6 +126,10 @@ def load(
     from data.vocabulary import byte_bpe
 
     return byte_bpe.load_byte_bpe(vocab_file, merges_file)
+  if kind in tokenizer_json.ENCODERS:
+    from data.vocabulary import encoder_byte_bpe
+
+    return encoder_byte_bpe.load(kind, vocab_file, merges_file)
   from data.vocabulary import bpe
 
   return bpe.load_bpe(
@@ -161,7 +177,7 @@ def _kind_of(file: epath.Path) -> str:
   if type_ not in ('BPE', 'WordPiece') or 'vocab' not in model:
     raise ValueError(
       f'{file}: model.type is {model.get("type")!r}, expected WordPiece (BERT) '
-      'or BPE (GPT, GPT-2) with its vocab'
+      'or BPE (GPT, GPT-2, ModernBERT, RoBERTa) with its vocab'
     )
   if type_ == 'WordPiece':
     return 'wordpiece'
@@ -187,7 +203,7 @@ def _settings(folder: epath.Path) -> dict[str, Any]:
 
 
 # Pieces mean something else if one of these settings differs.
-_SETTINGS = ('cased', 'strip_accents', 'words')
+_SETTINGS = ('cased', 'strip_accents', 'words', 'kind', 'prefix_space')
 
 
 def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:

@@ -15,18 +15,19 @@ FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 class Tokenizer(abc.ABC):
   """Turns text into token ids.
 
-  Each kind also has the ids of its own symbols. `WordPiece`: `pad_id`,
-  `cls_id`, `sep_id`, `mask_id`. `BPE`: `start_id`, `delimiter_id`,
-  `classify_id`. `ByteBPE`: `end_of_text_id`. `Words`: `begin_id`, `end_id`.
-  `WordPiece` has `encode_with_spans`. Kinds with words to be cached have
-  `parts(text)`: the ids of a repaired text's parts, joined, are the text's.
-  Kinds for which any line may be a sentence have `sentence_per_line`.
+  Each kind also has the ids of its own symbols: those of BERT as in
+  `MaskingTokenizer`; `BPE`: `start_id`, `delimiter_id`, `classify_id`;
+  `ByteBPE`: `end_of_text_id`; `Words`: `begin_id`, `end_id`. Kinds with words
+  to be cached have `parts(text)`: the ids of a repaired text's parts, joined,
+  are the text's. Kinds for which any line may be a sentence have
+  `sentence_per_line`.
 
   Attributes:
     white_space: 'ignored': it ends words; 'newlines': a run with a newline in
       it is also a token; 'kept': each character is in a token.
     pieces: the vocabulary in the order of ids.
     unk_id: the id of text that the vocabulary lacks; None where it lacks none.
+    separators: how many symbols stand between two texts.
     fingerprint: hex digest of the vocabulary and the settings.
     tokenizer: the Hugging Face tokenizer that finds the ids.
   """
@@ -37,6 +38,7 @@ class Tokenizer(abc.ABC):
   fingerprint: str
   description: str
   tokenizer: tokenizers.Tokenizer
+  separators: int = 1
 
   @property
   def vocab_size(self) -> int:

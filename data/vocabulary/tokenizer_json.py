@@ -1,13 +1,14 @@
 """The settings of a tokenizer in the files of a Hugging Face folder.
 
 `tokenizers` writes tokenizer.json, `transformers` the other files. Settings
-that would give other ids than BERT's, GPT's or GPT-2's tokenizer are refused.
+that would give other ids than the tokenizers of BERT, GPT, GPT-2, ModernBERT
+and RoBERTa are refused.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 from etils import epath
@@ -25,6 +26,28 @@ SYMBOLS = {
   'wordpiece': ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'),
   'bpe': ('<unk>',),
   'bytebpe': ('<|endoftext|>',),
+  'modernbert': ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'),
+  'roberta': ('<pad>', '<unk>', '<s>', '</s>', '<mask>'),
+}
+
+
+class EncoderForm(NamedTuple):
+  """The form of a byte-level BPE with the symbols of an encoder.
+
+  Attributes:
+    composed: whether texts are composed (NFC) first.
+    separators: how many [SEP] stand between two texts.
+  """
+
+  composed: bool
+  separators: int
+
+
+ENCODERS = {
+  # answerdotai/ModernBERT-base
+  'modernbert': EncoderForm(composed=True, separators=1),
+  # FacebookAI/roberta-base
+  'roberta': EncoderForm(composed=False, separators=2),
 }
 # fmt: off
 _BERTS = (
@@ -36,26 +59,48 @@ _CLASSES = {
   'wordpiece': tuple(f'{name}Tokenizer' for name in _BERTS),
   'bpe': ('OpenAIGPTTokenizer',),
   'bytebpe': ('GPT2Tokenizer',),
+  'modernbert': (),
+  'roberta': ('RobertaTokenizer',),
 }
 # These leave everything to tokenizer.json.
 _ANY_CLASS = (None, 'PreTrainedTokenizer', 'TokenizersBackend')
+
+
+def _named(kind: str) -> dict[str, tuple[str | None, ...]]:
+  """Returns the keys of a configuration that name symbols -> their values."""
+  names = ('pad', 'unk', 'cls', 'sep', 'mask')
+  return {
+    f'{name}_token': (symbol, None)
+    for name, symbol in zip(names, SYMBOLS[kind], strict=True)
+  }
+
+
 # Key of tokenizer_config.json -> allowed values, the default first.
 _CONFIG = {
   'wordpiece': {
     'tokenize_chinese_chars': (True,),
     'do_basic_tokenize': (True,),
     'never_split': (None, []),
-    **{f'{s[1:-1].lower()}_token': (s, None) for s in SYMBOLS['wordpiece']},
+    **_named('wordpiece'),
   },
   'bpe': {'unk_token': ('<unk>',)},
   'bytebpe': {'add_prefix_space': (False,), 'add_bos_token': (False,)},
+  'modernbert': _named('modernbert'),
+  'roberta': {
+    **_named('roberta'),
+    'bos_token': ('<s>', None),
+    'eos_token': ('</s>', None),
+  },
 }
 # Keys of tokenizer.json that change no id, or are read elsewhere.
 _LONGEST = 'max_input_chars_per_word'
+_PREFIX_SPACE = 'add_prefix_space'
+_OF_BYTES = ('vocab', 'merges', 'unk_token', 'fuse_unk', 'trim_offsets')
 _FREE = {
   'wordpiece': ('vocab', _LONGEST, 'lowercase', 'strip_accents'),
   'bpe': ('vocab', 'merges'),
-  'bytebpe': ('vocab', 'merges', 'unk_token', 'fuse_unk', 'trim_offsets'),
+  'bytebpe': _OF_BYTES,
+  **dict.fromkeys(ENCODERS, (*_OF_BYTES, _PREFIX_SPACE)),
 }
 # Other values that mean the same as null.
 _LIKE_NULL = {
@@ -69,8 +114,11 @@ _SEQUENCES = {'normalizer': 'normalizers', 'pre_tokenizer': 'pretokenizers'}
 _PROCESSORS = {
   'ByteLevel': (),
   'BertProcessing': ('cls', 'sep'),
+  'RobertaProcessing': ('cls', 'sep'),
   'TemplateProcessing': ('single',),
 }
+# Types that name no pair -> how many separators they set between two texts.
+_SEPARATORS = {'BertProcessing': 1, 'RobertaProcessing': 2}
 _FLAG_TYPES = (bool, type(None))
 
 
@@ -80,14 +128,18 @@ class Settings:
 
   Attributes:
     cased, strip_accents, max_word_chars: as in `wordpiece.WordPiece`.
+    prefix_space: as in `encoder_byte_bpe.EncoderByteBPE`.
     added: tokens found in the text before all others, in the order of ids.
       Tokens that the vocabulary does not hold follow it.
+    following: the pieces that follow the vocabulary, symbols included.
   """
 
   cased: bool | None = None
   strip_accents: bool | None = None
   max_word_chars: int | None = None
+  prefix_space: bool | None = None
   added: tuple[AddedToken, ...] = ()
+  following: tuple[str, ...] = ()
 
 
 def read(
@@ -102,9 +154,9 @@ def read(
 
   `folder` holds the settings that `save` wrote, which then count alone; or any
   of tokenizer.json, tokenizer_config.json, and of older releases
-  added_tokens.json and special_tokens_map.json. `kind` is 'wordpiece', 'bpe' or
-  'bytebpe'; `like` a tokenizer of the kind, with any vocabulary: tokenizer.json
-  must have its settings. `cased` overrides the files. Raises ValueError, with
+  added_tokens.json and special_tokens_map.json. `kind` is a key of `SYMBOLS`;
+  `like` a tokenizer of the kind, with any vocabulary: tokenizer.json must have
+  its settings. `cased` overrides the files. Raises ValueError, with
   file, key and expected value, at damage or settings of another tokenizer.
   """
   ours = folder / bpe_files.SETTINGS_FILE
@@ -114,10 +166,15 @@ def read(
   problems = [*_check_config(kind, config)]
   if whole:
     problems += _check_whole(kind, whole, pieces, json.loads(like.to_str()))
+    problems += _check_processor(kind, config, whole)
   strip_accents = None
   if kind == 'wordpiece' and cased is None and not problems:
     cased, strip_accents, problems = _case(config, whole)
-  added, added_problems = _check_added(kind, pieces, files)
+  prefix_space = None
+  if kind in ENCODERS:
+    prefix_space, found = _prefix_space(kind, config, whole)
+    problems += found
+  added, following, added_problems = _check_added(kind, pieces, files)
   if problems := [*problems, *added_problems]:
     raise ValueError(
       f'{folder} has settings of a tokenizer that are not supported: ids would '
@@ -126,7 +183,9 @@ def read(
       + '\nCopy a damaged file again; else take weights of another kind'
     )
   max_word_chars = whole.get('model', {}).get(_LONGEST)
-  return Settings(cased, strip_accents, max_word_chars, added)
+  return Settings(
+    cased, strip_accents, max_word_chars, prefix_space, added, following
+  )
 
 
 def declared(folder: epath.Path) -> set[str]:
@@ -134,6 +193,24 @@ def declared(folder: epath.Path) -> set[str]:
   config, whole, legacy, special = _files(folder)
   named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
   return {*legacy, *_strings(special), *_strings(named)}
+
+
+def encoder_kind(folder: epath.Path, vocab_file: epath.Path) -> str | None:
+  """Returns the kind of a byte-level BPE's symbols; None for GPT-2's.
+
+  It has all symbols of the kind; a folder may also name the tokenizer's class.
+  """
+  config, *_ = _files(folder)
+  if _class(config) in _CLASSES['bytebpe']:
+    return None
+  named, text = declared(folder), vocab_file.read_bytes()
+  for kind in ENCODERS:
+    if _class(config) in _CLASSES[kind] or all(
+      symbol in named or json.dumps(symbol).encode() in text
+      for symbol in SYMBOLS[kind]
+    ):
+      return kind
+  return None
 
 
 def _files(folder: epath.Path) -> tuple[dict[str, Any], ...]:
@@ -161,6 +238,7 @@ def _saved(file: epath.Path, cased: bool | None) -> Settings:
     'cased': type(found.get('cased')) in _FLAG_TYPES,
     'strip_accents': type(found.get('strip_accents')) in _FLAG_TYPES,
     'max_word_chars': _is_length(found.get('max_word_chars')),
+    'prefix_space': type(found.get('prefix_space')) in _FLAG_TYPES,
     'added': None not in tokens,
   }
   for key in (key for key in right if not right[key]):
@@ -172,6 +250,7 @@ def _saved(file: epath.Path, cased: bool | None) -> Settings:
     found.get('cased'),
     found.get('strip_accents') if cased is None else None,
     found.get('max_word_chars'),
+    found.get('prefix_space'),
     tuple(tokens),
   )
 
@@ -269,10 +348,19 @@ def _check_whole(
       f'{TOKENIZER_FILE}: model.vocab, {len(vocab or ()):,} pieces, differs'
       f' from the vocabulary beside it, {len(pieces):,} pieces'
     )
+
+
+def _check_processor(
+  kind: str, config: Mapping[str, Any], whole: Mapping[str, Any]
+) -> Iterator[str]:
+  """Yields the difference of the symbols round a text, or round two."""
   processor = whole.get('post_processor') or {'type': 'ByteLevel'}
   if not isinstance(processor, dict):
     processor = {'type': processor}
-  parts = _PROCESSORS.get(str(processor.get('type')), ('type',))
+  name = str(processor.get('type'))
+  parts = _PROCESSORS.get(name, ('type',))
+  if name == 'RobertaProcessing' and kind not in ENCODERS:
+    parts = ('type',)
   around = [
     symbol
     for part in parts
@@ -285,6 +373,41 @@ def _check_whole(
       f'{TOKENIZER_FILE}: post_processor is {json.dumps(processor)[:80]},'
       f' expected {expected} round a text or nothing'
     )
+  # RoBERTa's class makes the processor anew, and sets two between texts.
+  elif kind in ENCODERS and around and _class(config) not in _CLASSES[kind]:
+    first, last = expected
+    pair = [first, 'A', *[last] * ENCODERS[kind].separators, 'B', last]
+    if name in _SEPARATORS:
+      found = [first, 'A', *[last] * _SEPARATORS[name], 'B', last]
+    else:
+      found = [*_strings(processor.get('pair'))]
+    if found != pair:
+      yield _differs(
+        TOKENIZER_FILE, 'post_processor for two texts', found, [pair]
+      )
+
+
+def _prefix_space(
+  kind: str, config: Mapping[str, Any], whole: Mapping[str, Any]
+) -> tuple[bool | None, list[str]]:
+  """Returns whether a space is set before a text, and the problems."""
+  splitter = whole.get('pre_tokenizer')
+  splitter = splitter if isinstance(splitter, dict) else {}
+  said = config.get(_PREFIX_SPACE), splitter.get(_PREFIX_SPACE)
+  problems = [
+    _differs(file, _PREFIX_SPACE, value, (True, False))
+    for file, value in zip((CONFIG_FILE, TOKENIZER_FILE), said, strict=True)
+    if type(value) not in _FLAG_TYPES
+  ]
+  if _class(config) in _CLASSES[kind]:
+    return bool(said[0]), problems  # the class asks no other file
+  told = [value for value in said if value is not None]
+  if len({*map(str, told)}) > 1 and not problems:
+    problems.append(
+      f'{CONFIG_FILE}: {_PREFIX_SPACE} is {told[0]}, but {told[1]} in'
+      f' {TOKENIZER_FILE}; expected the same in both'
+    )
+  return (told[0] if told else None), problems
 
 
 def _class(config: Mapping[str, Any]) -> Any:
@@ -351,8 +474,8 @@ def _added_records(
 
 def _check_added(
   kind: str, pieces: Sequence[str], files: Sequence[Mapping[str, Any]]
-) -> tuple[tuple[AddedToken, ...], list[str]]:
-  """Returns the added tokens that may be in a text, and the problems."""
+) -> tuple[tuple[AddedToken, ...], tuple[str, ...], list[str]]:
+  """Returns added tokens that may be in a text, new pieces, and problems."""
   where, records = _added_records(pieces, files)
   problems = [
     f'{file}: added token {json.dumps(token)[:60]} with id '
@@ -366,7 +489,7 @@ def _check_added(
     if type(i) is not int or _token(token) is None
   ]
   if problems:
-    return (), problems
+    return (), (), problems
   ids = {piece: i for i, piece in enumerate(pieces)}
   tokens = []
   for i, found in sorted(records, key=lambda item: item[0]):
@@ -384,4 +507,4 @@ def _check_added(
       f'{where}: {len(tokens)} added tokens, {names}: only its own three'
       ' symbols may follow the vocabulary of GPT'
     )
-  return tuple(tokens), problems
+  return tuple(tokens), tuple(ids)[len(pieces) :], problems

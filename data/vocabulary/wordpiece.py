@@ -25,7 +25,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from data import scratch
 from data.vocabulary import bpe_files, tokenizer_json, word_counts
-from data.vocabulary.tokenizer import Tokenizer, record, with_added
+from data.vocabulary.encoder_tokenizer import EncoderTokenizer
+from data.vocabulary.tokenizer import record, with_added
 
 VOCAB_FILE = 'vocab.txt'
 SPECIALS = tokenizer_json.SYMBOLS['wordpiece']
@@ -38,7 +39,7 @@ _NOT_SPACED = re.compile('[\U0002b820-\U0002b91f]')
 
 
 @dataclasses.dataclass(frozen=True)
-class WordPiece(Tokenizer):
+class WordPiece(EncoderTokenizer):
   """A WordPiece vocabulary and its tokenizer.
 
   Attributes:

@@ -18,8 +18,13 @@ import tokenizers
 from etils import epath
 from tokenizers import models, pre_tokenizers
 
-from data.vocabulary import bpe_files, characters, word_counts
-from data.vocabulary.tokenizer import Tokenizer
+from data.vocabulary import (
+  bpe_files,
+  characters,
+  tokenizer_json,
+  word_counts,
+)
+from data.vocabulary.encoder_tokenizer import MaskingTokenizer
 
 VOCAB_FILE = 'words.txt'
 UNKNOWN = '<UNK>'
@@ -85,7 +90,7 @@ def split_with_spans(text: str, split: str) -> list[tuple[str, int, int]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Words(Tokenizer):
+class Words(MaskingTokenizer):
   """The word types of a text, and the tokenizer that finds them.
 
   `pieces` are all types, `SPECIALS`, then by falling frequency; a model
@@ -105,6 +110,13 @@ class Words(Tokenizer):
   sep_id: ClassVar[int] = end_id
   pad_id: ClassVar[int] = end_id
   mask_id: ClassVar[int] = unk_id
+
+  @property
+  def symbols(self) -> dict[str, int]:
+    """The ids of BERT's symbols, by the names that a BERT has for them."""
+    names = tokenizer_json.SYMBOLS['wordpiece']
+    ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+    return dict(zip(names, ids, strict=True))
 
   @property
   def sentence_per_line(self) -> bool:

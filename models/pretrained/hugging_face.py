@@ -12,7 +12,7 @@ from flax import linen as nn
 from models import bert, gpt
 from models.pretrained import bert as pretrained_bert
 from models.pretrained import gpt as pretrained_gpt
-from models.pretrained import modernbert, weight_files
+from models.pretrained import modernbert, roberta, weight_files
 
 CONFIG_FILE = 'config.json'
 WEIGHTS_FILE = 'model.safetensors'
@@ -23,13 +23,15 @@ def write_folder(
   model: nn.Module,
   params: Mapping,
   extra_config: Mapping[str, Any] | None = None,
+  as_roberta: roberta.Form | None = None,
 ) -> None:
   """Writes model.safetensors and then config.json into a new or empty folder.
 
   Raises FileExistsError if the folder is not empty, ValueError if Hugging Face
   has no such model. `params` are unboxed; a Bert's may have one of the heads
   'classifier', 'token_classifier' and 'span_classifier'. `extra_config` is
-  added to config.json, such as names of labels or ids of special tokens.
+  added to config.json, such as names of labels or ids of special tokens. A Bert
+  of BERT's form is written `as_roberta`, see `roberta.is_like`.
   """
   folder = epath.Path(folder)
   if folder.exists() and any(folder.iterdir()):
@@ -46,6 +48,8 @@ def write_folder(
         f'the model has {", ".join(changed)}, between BERT and ModernBERT: no'
         ' class of Hugging Face computes it'
       )
+    if format_ is pretrained_bert and as_roberta:
+      format_ = as_roberta
   elif isinstance(model, gpt.Gpt):
     format_ = pretrained_gpt
   else:

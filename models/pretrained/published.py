@@ -22,6 +22,7 @@ MODEL_TYPES = {
   'bert': 'bert',
   'modernbert': 'bert',
   'distilbert': 'bert',
+  'roberta': 'bert',
   'openai-gpt': 'gpt',
   'gpt2': 'gpt2',
 }
@@ -84,7 +85,7 @@ def _open_hugging_face(
   if name not in tuple(MODEL_TYPES):  # it may be any value of JSON
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
-  if name in ('modernbert', 'distilbert'):
+  if name in ('modernbert', 'distilbert', 'roberta'):
     format_ = importlib.import_module(f'models.pretrained.{name}')
     entries = weight_files.from_hugging_face(folder)
     return format_.from_hugging_face(folder, config, entries)

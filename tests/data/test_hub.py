@@ -125,6 +125,8 @@ def test_the_hub_is_asked_by_its_scheme(cache, tmp_path):
     assert hub.find(name) == epath.Path(name)
   folder = put(cache, 'vocab.txt', repository='openai-community/gpt2')
   assert hub.find('hf://gpt2', vocabulary_only=True) == epath.Path(folder)
+  folder = put(cache, 'vocab.json', repository='FacebookAI/roberta-base')
+  assert hub.find('roberta-base', vocabulary_only=True) == epath.Path(folder)
   for name in ('', 'bert', 'a/b/c', './a', '/a/b', 'a/b@main'):
     with pytest.raises(ValueError, match='expected hf://ORGANISATION/MODEL'):
       hub.find(f'hf://{name}')
@@ -206,7 +208,15 @@ def test_no_network_is_told_with_a_cure(cache):
     hub.find(f'hf://{NAME}')
 
 
-def test_a_pipe_in_the_place_of_a_config_is_refused(tmp_path):
-  os.mkfifo(tmp_path / 'config.json')
-  with pytest.raises(ValueError, match='config.json: is no regular file'):
+@pytest.mark.parametrize('name', ['config.json', 'vocab.txt', 'x.safetensors'])
+def test_a_pipe_or_a_device_among_weights_is_refused(name, tmp_path):
+  (tmp_path / 'notes').mkdir()
+  os.mkfifo(tmp_path / 'notes' / 'pipe')
+  assert hub.find(tmp_path) == epath.Path(tmp_path)
+  (tmp_path / name).symlink_to('/dev/zero')
+  with pytest.raises(ValueError, match=f'{name}: is no regular file'):
+    hub.find(tmp_path)
+  (tmp_path / name).unlink()
+  os.mkfifo(tmp_path / name)
+  with pytest.raises(ValueError, match=f'{name}: is no regular file'):
     hub.find(tmp_path)

@@ -35,6 +35,15 @@ def test_errors_leave_nothing(tmp_path, capsys, text, options, message):
   assert not out.exists()
 
 
+def test_the_text_is_written_to_this_machine(tmp_path, capsys):
+  (tmp_path / 'text.txt').write_text('a b\n')
+  text = str(tmp_path / 'text.txt')
+  assert phrases.main([text, 'gs://books/out.txt']) == 1
+  assert 'gs://books/out.txt: the text is written to' in capsys.readouterr().err
+  assert phrases.main([text, 's3://books/out.txt']) == 1
+  assert 's3://books/out.txt: nothing is read' in capsys.readouterr().err
+
+
 def test_no_plain_text_gets_a_compressed_name(tmp_path, capsys):
   (tmp_path / 'text.txt').write_text('a b\n')
   out = tmp_path / 'out.txt.gz'

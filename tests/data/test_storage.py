@@ -54,6 +54,10 @@ OTHERS = ('https://host/a', 'file:///a', 's3://bucket/a', 'az://a/b')
     lambda path: host_files.check_folder('--workdir', path),
     lambda path: kinds.own_task(kind='tagging', train=path, dev=path),
     lambda path: scratch.write_bytes(path, b''),
+    lambda path: storage.check_buckets([path]),
+    lambda path: storage.check_buckets([], [path]),
+    lambda path: storage.check_buckets([f'a name={path}']),
+    lambda path: text_files.check_file(path),
   ],
 )
 def test_addresses_of_other_places_are_refused(path, read):
@@ -75,7 +79,8 @@ def test_only_the_pattern_has_wildcards(tmp_path):
 
 
 def test_each_bucket_is_asked_once(gs, loopback):
-  values = [None, 3, 'a text', 'runs/x', 's3://other', f'{gs}/a', f'{gs}/b']
+  values = [None, 3, 'a text', 'runs/x', 'see s3://other', f'{gs}/a', f'{gs}/b']
+  values += ['hf://some/model', storage.Text('s3://is a place.')]
   storage.check_buckets(values, [f'{gs}/c', f'{gs}/d'])
   name = gs.removeprefix('gs://')
   assert len(loopback.requests) == 2
@@ -223,3 +228,5 @@ def test_tensorflows_errors_are_explained():
   assert told('NotFoundError', 'x') == 'not found on Cloud Storage: x'
   given_up = told('AbortedError', 'All 10 retry attempts failed')
   assert 'All 10 retry attempts failed. The same' in given_up
+  unknown = told('UnimplementedError', "scheme 'hf' not implemented")
+  assert unknown.startswith("scheme 'hf' not implemented: expected a path of")

@@ -19,7 +19,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -197,7 +196,7 @@ class Harness:
 
   def start(
     self, number: int, workdir: str, kill: Kill | None = None
-  ) -> list[subprocess.Popen]:
+  ) -> list[launch.Program]:
     """Starts a run's processes; standard error goes to files."""
     where = f'{self.bucket.url}/{workdir}' if self.bucket else workdir
     coordinator = f'localhost:{launch.free_port()}'
@@ -212,7 +211,7 @@ class Harness:
       if kill is not None and kill.victim == i:
         environment['KILL'] = json.dumps(kill._asdict())
       # A relative workdir, as the default is.
-      command = [sys.executable, str(TRAIN / 'kill_child.py')]
+      command = [str(TRAIN / 'kill_child.py')]
       command += ['--config', f'config{number}.py', '--workdir', where]
       command += self._flags
       if number > 1:
@@ -222,23 +221,19 @@ class Harness:
           f'--process_id={i}',
           f'--heartbeat_seconds={HEARTBEAT_SECONDS}',
         ]
-      with open(self.errors(i), 'w') as errors:
-        children.append(
-          subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-          )
+      self.errors(i).write_text('')
+      children.append(
+        launch.Program(
+          command, environment, self.folder, os.devnull, self.errors(i)
         )
+      )
     return children
 
   def errors(self, process: int) -> pathlib.Path:
     """Returns the file of the newest run's standard error."""
     return self.folder / f'errors{process}.txt'
 
-  def end(self, children: list[subprocess.Popen]) -> tuple[list[int], float]:
+  def end(self, children: list[launch.Program]) -> tuple[list[int], float]:
     """Waits for them; returns the exit codes, and seconds from first to last.
 
     Raises:

@@ -166,12 +166,16 @@ def _write_npy(folder):
 
 
 def _write_vocabularies(folder):
+  from tokenizers import AddedToken
+
   from data.vocabulary import (
     bpe,
     bpe_training,
     byte_bpe,
+    encoder_byte_bpe,
     tokenization,
     tokenizer_export,
+    tokenizer_json,
   )
 
   texts = ['the cat sat on the mat, the mat sat'] * 3
@@ -184,8 +188,17 @@ def _write_vocabularies(folder):
     [*byte_bpe.byte_letters(), byte_bpe.END_OF_TEXT, 'th'], (('t', 'h'),)
   )
   gpt = bpe.make_bpe(trained.pieces[:-3], trained.merges, bpe.BASIC)
-  for tokenizer in (wordpiece, byte_level, gpt, words):
-    name = type(tokenizer).__name__
+  encoders = [
+    encoder_byte_bpe.make(
+      kind,
+      [*byte_bpe.byte_letters(), 'th', *tokenizer_json.SYMBOLS[kind], '[E]'],
+      (('t', 'h'),),
+      [AddedToken('[E]')],
+    )
+    for kind in tokenizer_json.ENCODERS
+  ]
+  for tokenizer in (wordpiece, byte_level, gpt, words, *encoders):
+    name = getattr(tokenizer, 'kind', type(tokenizer).__name__)
     tokenizer.save(folder / name)
     if tokenizer is not words:
       tokenizer_export.export(
@@ -265,6 +278,35 @@ def _write_flax(folder):
   (folder / 'flax_model.msgpack').write_bytes(content)
 
 
+def _write_tables(folder):
+  """Parquet, arrow in both forms, CSV, and a folder of `save_to_disk`."""
+  import pyarrow as pa
+  from pyarrow import feather, parquet
+
+  texts = [f'text {i}' for i in range(20)]
+  table = pa.table({'text': texts, 'label': ['a', 'b'] * 10})
+  for name in ('parquet', 'feather', 'arrow', 'csv', 'saved'):
+    (folder / name).mkdir()
+  parquet.write_table(table, folder / 'parquet/train.parquet')
+  feather.write_feather(
+    table, folder / 'feather/train.feather', compression='uncompressed'
+  )
+  numbers = pa.table({'text': texts, 'label': [0, 1] * 10})
+  for file, rows in (
+    ('arrow/train.arrow', table),
+    ('saved/data.arrow', numbers),
+  ):
+    with pa.ipc.new_stream(folder / file, rows.schema) as writer:
+      writer.write_table(rows)
+  rows = ''.join(f'"{text}",{i}\n' for i, text in enumerate(texts))
+  (folder / 'csv/train.csv').write_text(f'text,label\n{rows}')
+  state = {'_data_files': [{'filename': 'data.arrow'}], '_split': 'train'}
+  (folder / 'saved/state.json').write_text(json.dumps(state))
+  names = {'names': ['a', 'b'], '_type': 'ClassLabel'}
+  info = {'features': {'text': {'dtype': 'string'}, 'label': names}}
+  (folder / 'saved/dataset_info.json').write_text(json.dumps(info))
+
+
 TYPES = 'sentence_transformers.models.'
 
 
@@ -342,6 +384,23 @@ def _read_labelled(folder):
     kind=folder.name, train=str(file), dev=str(file), text=('text',)
   )
   registry.load(task, '', 'dev')
+
+
+def _read_tables(folder):
+  """Reads labelled rows, and the text of a store."""
+  from data.scoring import kinds
+  from data.tasks import registry
+  from data.text import sources
+
+  path = folder
+  if not (folder / 'state.json').exists():
+    (path,) = folder.iterdir()
+  task = kinds.own_task(
+    kind='classification', train=str(path), dev=str(path), text=('text',)
+  )
+  registry.load(task, '', 'dev')
+  for _ in sources.open_source(str(path)).pieces('ignored'):
+    pass
 
 
 def _read_vectors(folder):
@@ -425,6 +484,7 @@ READERS = {
   'npy': Reader(_write_npy, _read_npy),
   'vocabularies': Reader(_write_vocabularies, _read_vocabulary),
   'labelled': Reader(_write_labelled, _read_labelled),
+  'tables': Reader(_write_tables, _read_tables),
   'vectors': Reader(_write_vectors, _read_vectors),
   'arpa': Reader(_write_arpa, _read_arpa),
   'flax': Reader(_write_flax, _read_hugging_face),

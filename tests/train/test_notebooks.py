@@ -17,6 +17,18 @@ from train import cli
 FOLDER = pathlib.Path(__file__).parents[2] / 'train/notebooks'
 NOTEBOOKS = sorted(FOLDER.glob('*.ipynb'))
 
+# A command of a notebook, and the same without a whole start.
+STARTED = """subprocess.run(
+    [sys.executable, '-m', name, *told],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    env=PLAIN,
+    text=True,
+    check=False,
+  )"""
+FORKED = """__import__('launch').run(['-m', name, *told], PLAIN)
+  done.stdout += done.stderr"""
+
 
 def cells_of(path, kind):
   found = json.loads(path.read_text())['cells']
@@ -48,7 +60,9 @@ def test_the_lecture_runs(tmp_path, monkeypatch):
   """With pre-trainings of two steps, whose figures say nothing."""
   monkeypatch.setenv('LECTURE_STEPS', '2')
   monkeypatch.setenv('JUPYTER_PLATFORM_DIRS', '1')
-  outputs = notebooks.run_cells(FOLDER / 'lecture.ipynb', tmp_path)
+  outputs = notebooks.run_cells(
+    FOLDER / 'lecture.ipynb', tmp_path, {STARTED: FORKED}
+  )
   folder = tmp_path / 'runs/lecture'
   shown = {'elmo_score.html', 'value.png', 'gpt_score.html', 'bert_input.png'}
   shown |= {'attention.html', 'words.png'}

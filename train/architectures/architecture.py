@@ -50,7 +50,7 @@ class Vocabulary(NamedTuple):
     cls, tokenizer: Tokenizer, counts: np.ndarray | None = None
   ) -> 'Vocabulary':
     """Returns the vocabulary of a tokenizer, with the counts of a text."""
-    if not hasattr(tokenizer, 'mask_id'):
+    if not isinstance(tokenizer, tokenization.MaskingTokenizer):
       return cls(tokenizer.vocab_size, counts=counts)
     size = getattr(tokenizer, 'softmax_size', None)
     return cls(
@@ -61,6 +61,7 @@ class Vocabulary(NamedTuple):
         cls=tokenizer.cls_id,
         sep=tokenizer.sep_id,
         mask=tokenizer.mask_id,
+        separators=tokenizer.separators,
       ),
       continuations=tokenizer.continuations(),
       counts=counts,

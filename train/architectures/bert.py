@@ -39,10 +39,9 @@ def build_model(
 ) -> bert.Bert:
   """Returns the module of a config."""
   fields = model_fields(model_config)
-  types = {}
   if fields.get('positions') == 'rotary':
-    types = {'num_token_types': 0}
-  return bert.Bert(vocab_size=vocab_size, **types, **fields)
+    fields['num_token_types'] = 0
+  return bert.Bert(vocab_size=vocab_size, **fields)
 
 
 def check_bert(config: ml_collections.ConfigDict) -> None:
@@ -111,7 +110,8 @@ class _PairsOfText(TextObjective):
     if vocabulary.specials is None:
       raise ValueError(
         f'data.tokenizer={config.data.tokenizer!r} has no [CLS], [SEP] and'
-        " [MASK], which model.name='bert' needs: take a WordPiece vocabulary"
+        " [MASK], which model.name='bert' needs: take a vocabulary of"
+        ' WordPiece, or a byte-level BPE with such symbols'
       )
 
   @classmethod

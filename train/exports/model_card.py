@@ -174,7 +174,7 @@ def _symbols(export: Export) -> str:
   symbols = framing.symbols_of(export.weights.tokenizer, framing.FORMS['gpt'])
   names = ('start', 'delimiter', 'classify')
   return ', '.join(
-    f'{name} {number}' for name, number in zip(names, symbols, strict=True)
+    f'{name} {number}' for name, number in zip(names, symbols.ids, strict=True)
   )
 
 

@@ -40,6 +40,12 @@ OUTPUTS = {
   'BertForTokenClassification': ('logits',),
   'BertForMultipleChoice': ('logits',),
   'BertForQuestionAnswering': ('start_logits', 'end_logits'),
+  'RobertaModel': VECTORS[:1],
+  'RobertaForMaskedLM': ('logits',),
+  'RobertaForSequenceClassification': ('logits',),
+  'RobertaForTokenClassification': ('logits',),
+  'RobertaForMultipleChoice': ('logits',),
+  'RobertaForQuestionAnswering': ('start_logits', 'end_logits'),
   'ModernBertModel': VECTORS[:1],
   'ModernBertForMaskedLM': ('logits',),
   'ModernBertForSequenceClassification': ('logits',),
@@ -83,7 +89,7 @@ def write(folder: epath.Path, export: Export, params: Mapping) -> None:
     model = _open(plain, bare)
     graph = _graph(model, export.vectors, head and (head, params[head]))
     graph_file = hidden / MODEL_FILE
-    rank = 3 if type(model).__name__ == 'BertForMultipleChoice' else 2
+    rank = 3 if type(model).__name__.endswith('ForMultipleChoice') else 2
     has_types = getattr(found.model, 'num_token_types', 0)
     inputs = INPUTS if has_types else INPUTS[:2]
     size = found.model.vocab_size

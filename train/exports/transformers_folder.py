@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from etils import epath
 
 from data.vocabulary import tokenizer_export
-from models.pretrained import gpt, hugging_face
+from models.pretrained import gpt, hugging_face, modernbert, roberta
 from models.pretrained.weights import NO_SOFTMAX
-from train.exports.exported import Export
+from train.exports.exported import Export, reads_types
 from train.host import console
 from train.host.files import Json
 
@@ -17,11 +17,8 @@ SYMBOLS = {
   'bos_token_id': 'end_of_text_id',
   'eos_token_id': 'end_of_text_id',
 }
-# Kind of a task -> what the config of a BERT says beside the sizes.
-OF_KIND = {
-  'choice': {'architectures': ['BertForMultipleChoice']},
-  'regression': {'problem_type': 'regression'},
-}
+# Likewise of a vocabulary of RoBERTa's kind.
+OF_ROBERTA = {'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'}
 # Parts of a Bert without its heads, and of a Gpt without the heads of tasks.
 ENCODER = ('embeddings', 'layers', 'pooler', 'final_norm')
 
@@ -34,11 +31,13 @@ def write(
   With `encoder` without heads. Raises ValueError if Hugging Face has no such
   model.
   """
-  found = export.weights
+  found, kind = export.weights, export.task.get('kind')
   own, model = found.tokenizer, found.model
+  is_roberta = getattr(own, 'kind', None) == 'roberta'
+  symbols = SYMBOLS | OF_ROBERTA if is_roberta else SYMBOLS
   config: dict[str, Json] = {
     key: getattr(own, name)
-    for key, name in SYMBOLS.items()
+    for key, name in symbols.items()
     if hasattr(own, name)
   }
   if found.labels and not export.vectors:
@@ -48,14 +47,25 @@ def write(
     params = {part: params[part] for part in ENCODER if part in params}
     if hasattr(model, 'heads'):
       model = model.clone(heads=tuple({'pooler'} & {*params}))
-  elif getattr(model, 'num_token_types', 0):
-    config |= OF_KIND.get(export.task.get('kind'), {})
+  as_roberta = None
+  if reads_types(found) and not modernbert.is_like(model):
+    if is_roberta and roberta.is_like(model):
+      as_roberta = roberta.Form(own.pad_id, choice=kind == 'choice')
+    if kind == 'choice' and not (encoder or as_roberta):
+      config['architectures'] = ['BertForMultipleChoice']
+    if kind == 'regression' and not encoder:
+      config['problem_type'] = 'regression'
   if NO_SOFTMAX in found.notes:
     config |= gpt.HEADLESS[found.name]
-  hugging_face.write_folder(folder, model, params, config)
+  hugging_face.write_folder(folder, model, params, config, as_roberta)
   if own is None:
     console.say(
       f'{found.folder} holds no vocabulary: the weights are written alone.'
     )
     return
-  tokenizer_export.export(own, folder, max_length=model.max_length)
+  tokenizer_export.export(
+    own,
+    folder,
+    max_length=model.max_length,
+    token_types=bool(getattr(model, 'num_token_types', 0)),
+  )

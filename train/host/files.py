@@ -136,8 +136,8 @@ def read_json(path: epath.PathLike) -> dict[str, Json]:
       f'{path} is missing: its folder is half copied or damaged'
     )
   try:
-    found = json.loads(path.read_bytes())
-  except (ValueError, RecursionError) as error:
+    found = text_files.read_json(path)
+  except ValueError as error:
     raise ValueError(f'{path} is damaged: not JSON ({error})') from None
   if not isinstance(found, dict):
     raise ValueError(

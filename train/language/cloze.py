@@ -1,7 +1,6 @@
 """The likeliest word pieces in place of masks."""
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,17 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from data.vocabulary import wordpiece
+from data.vocabulary.encoder_tokenizer import MaskingTokenizer
 from models import bert
 from models.layers import Params
 from train.architectures.architecture import Architecture
-from train.language.inputs import MASK, check_masked
+from train.language.inputs import check_masked
 from train.vectors import length_batches
 from train.vectors.trained_model import TrainedModel
 
 BATCH_TOKENS = 4096
-# A prompt may spell any special token.
-_SYMBOLS = re.compile('|'.join(map(re.escape, wordpiece.SPECIALS)))
 
 
 class Guess(NamedTuple):
@@ -31,21 +28,10 @@ class Guess(NamedTuple):
   probability: float
 
 
-def encode_prompt(tokenizer: wordpiece.WordPiece, prompt: str) -> list[int]:
+def encode_prompt(tokenizer: MaskingTokenizer, prompt: str) -> list[int]:
   """Returns ids of [CLS], a prompt with its special tokens, and [SEP]."""
-  symbol_ids = {
-    '[PAD]': tokenizer.pad_id,
-    '[UNK]': tokenizer.unk_id,
-    '[CLS]': tokenizer.cls_id,
-    '[SEP]': tokenizer.sep_id,
-    MASK: tokenizer.mask_id,
-  }
-  ids = [tokenizer.cls_id]
-  parts = tokenizer.encode_batch(_SYMBOLS.split(prompt))
-  symbols = [*_SYMBOLS.findall(prompt), '[SEP]']
-  for part, symbol in zip(parts, symbols, strict=True):
-    ids += [*part, symbol_ids[symbol]]
-  return ids
+  inside = tokenizer.encode_prompt(prompt)
+  return [tokenizer.cls_id, *inside, tokenizer.sep_id]
 
 
 def check_model(model: bert.Bert) -> None:
@@ -73,8 +59,8 @@ def fill(
   Each mask is filled while the prompt's other masks stay. Raises ValueError if
   the model has no MLM head, or a prompt no mask or too many pieces.
   """
-  check_masked(prompts)
   model, tokenizer = found.model, found.tokenizer
+  check_masked(prompts, tokenizer.mask)
   check_model(model)
   if not 1 <= top_k <= tokenizer.vocab_size:
     raise ValueError(

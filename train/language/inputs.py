@@ -15,7 +15,8 @@ from data.text import text_files
 from train.host import files
 from train.host.files import Json
 
-MASK = '[MASK]'
+# The mask of a prompt: of most vocabularies, and of RoBERTa's.
+MASKS = ('[MASK]', '<mask>')
 # Treatment of a prompt that exceeds the model's positions.
 OVERFLOWS = ('refuse', 'slide')
 _ARPA = r'\.arpa(\.gz)?$'
@@ -112,7 +113,9 @@ def read_masked(path: str) -> list[str]:
   lines = text_files.read_text(path).split('\n')
   prompts = [line for line in lines if line.strip()]
   if not prompts:
-    raise ValueError(f'{path}: is empty, expected a text with {MASK} a line')
+    raise ValueError(
+      f'{path}: is empty, expected a text with {MASKS[0]} a line'
+    )
   return prompts
 
 
@@ -140,16 +143,20 @@ def check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
       raise ValueError(f'pair {number}: a text is empty, found {pair!r}')
 
 
-def check_masked(prompts: Sequence[str]) -> None:
-  """Checks that every prompt has a mask."""
+def check_masked(prompts: Sequence[str], mask: str | None = None) -> None:
+  """Checks that every prompt has the mask of a vocabulary; None: one of any."""
+  masks = MASKS if mask is None else (mask,)
   without = [
     f'text {number}: {prompt[:60]!r}'
     for number, prompt in enumerate(prompts, start=1)
-    if MASK not in prompt
+    if not any(mask in prompt for mask in masks)
   ]
   if without:
+    expected = mask or f'{MASKS[0]}, or {MASKS[1]} of a RoBERTa,'
     raise ValueError(
-      '\n  '.join([f'expected {MASK} in each text, found none in', *without])
+      '\n  '.join(
+        [f'expected {expected} in each text, found none in', *without]
+      )
     )
 
 

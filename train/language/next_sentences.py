@@ -42,14 +42,15 @@ def probabilities(
   rows, firsts = [], []
   for number in range(len(pairs)):
     a, b = encoded[2 * number : 2 * number + 2]
-    ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
+    between = [tokenizer.sep_id] * tokenizer.separators
+    ids = [tokenizer.cls_id, *a, *between, *b, tokenizer.sep_id]
     if len(ids) > longest:
       raise ValueError(
         f'pair {number + 1} has {len(ids):,} pieces, [CLS] and both [SEP]'
         f' included; expected {longest:,} at most, the positions of the model'
       )
     rows.append(ids)
-    firsts.append(len(a) + 2)
+    firsts.append(1 + len(a) + len(between))
   result = np.zeros(len(pairs), np.float32)
   for batch in length_batches.batches_by_length(
     enumerate(rows), BATCH_TOKENS, added=0, longest=longest

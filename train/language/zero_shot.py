@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,8 +33,8 @@ class Conversation(NamedTuple):
 def read_coqa(path: str) -> list[Conversation]:
   """Reads CoQA's JSON; the first answer to each question is the main one."""
   try:
-    entries = json.loads(text_files.read_text(path))['data']
-  except (json.JSONDecodeError, KeyError, TypeError):
+    entries = text_files.loads(text_files.read_text(path))['data']
+  except (ValueError, KeyError, TypeError):
     entries = None
   if not isinstance(entries, list):
     raise ValueError(f'{path}: expected CoQA, a JSON object with a list "data"')

@@ -1,7 +1,6 @@
 """The figures of a table's cells, read from finished runs."""
 
 import dataclasses
-import json
 import math
 import re
 import statistics
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from etils import epath
 
 from configs.tables.base import Column, Part, Table
+from data.text import text_files
 from train.host.files import Json
 from train.papers.table_plan import Cell, Run
 from train.run.settings import FlatConfig, Grid, Value
@@ -66,10 +66,10 @@ def read_summary(path: epath.Path) -> Summary | None:
   if not path.exists():
     return None
   try:
-    found = json.loads(path.read_text())
+    found = text_files.read_json(path)
     if all(isinstance(run['metrics'], dict) for run in found['runs']):
       return found
-  except (json.JSONDecodeError, KeyError, TypeError):
+  except (ValueError, KeyError, TypeError):
     pass
   raise ValueError(
     f'{path}: expected the JSON of train.sweep, with the metrics of its runs;'

@@ -51,7 +51,9 @@ def _misfit(
   if is_words != architecture.whole_words or (
     architecture.needs_mask and lacks_mask
   ):
-    units = 'WordPiece' if architecture.needs_mask else 'the pieces of words'
+    units = 'the pieces of words'
+    if architecture.needs_mask:
+      units = 'pieces of a vocabulary with [CLS] and [MASK]'
     if architecture.whole_words:
       units = 'whole words'
     return (

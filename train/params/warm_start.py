@@ -214,7 +214,10 @@ def _differences(
     line = f'{key} is {value} there, {here[key]} in the config'
     if key == 'num_token_types' and here[key] > value:
       if not config.init.new_rows:
-        problems.append(f'{line}: {NEW_ROWS} to draw the other types anew')
+        cure = f'{NEW_ROWS} to draw the other types anew'
+        if config.model.num_token_types == here[key]:
+          cure = f'{override(name, value)}, or {cure}'
+        problems.append(f'{line}: {cure}')
       continue
     if name not in settings.flatten(config) or value is None:
       problems.append(f'{line}, which no key sets: take other weights')

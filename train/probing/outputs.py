@@ -4,12 +4,12 @@ TASK.json has one task's settings, probes and figures; probes.json all tasks',
 probes.tsv a line for each probe, probes.md the tables of the figures.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 
 from etils import epath
 
 from data import scratch
+from data.text import text_files
 from train.host import files
 from train.host.files import Json
 from train.papers import table_rendering
@@ -58,7 +58,7 @@ def path_of(out: epath.PathLike, task: str) -> epath.Path:
 def read(path: epath.Path) -> Record:
   """Returns a task's results; raises ValueError for another file."""
   try:
-    found = json.loads(path.read_bytes())
+    found = text_files.read_json(path)
   except ValueError as error:
     raise ValueError(f'{path}: not JSON ({error}); remove it') from None
   if not isinstance(found, dict) or not {'settings', 'probes'} <= found.keys():

@@ -7,7 +7,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import errno
-import json
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from data import storage
+from data.text import text_files
 from models.layers import Params
 from train.engine import state
 from train.host import console, processes
@@ -426,4 +426,4 @@ def _read_checksums(folder: epath.Path) -> dict[str, int]:
 
 def _read_metadata(folder: epath.Path) -> dict[str, Json]:
   """Returns the checksums and notes that a step saved beside its arrays."""
-  return json.loads((folder / METADATA_FILE).read_text())['custom_metadata']
+  return text_files.read_json(folder / METADATA_FILE)['custom_metadata']

@@ -24,7 +24,8 @@ import data
 import models
 import train
 from data import scratch, storage
-from train.host import chips, console, files
+from data.steady_errors import SteadyErrors
+from train.host import chips, files
 
 _ADDRESSES = 4e9  # bytes that a run of seconds needs, and some more
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -107,7 +108,7 @@ def add_json(to: argparse.ArgumentParser, form: str = 'JSON') -> None:
 
 
 def _be_quiet() -> None:
-  """Keeps libraries from telling of what is not wrong; call it before JAX.
+  """Sets what libraries say and import; call it before JAX.
 
   Without a TPU, libtpu (which the compiler of `train.preflight` needs) would
   look for one and begin each command with six lines of errors.
@@ -118,6 +119,9 @@ def _be_quiet() -> None:
   # 1 is JAX's own. On a CPU, XLA reports a compilation of minutes as an error.
   level = '1' if chips.of_tpu() or chips.of_nvidia() else '3'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', level)
+  # TensorFlow would import Keras, which nothing here uses, for 40 % of its own
+  # import; so told, it looks for a package that is rarely installed.
+  os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
   if 'jax' not in sys.modules and not asked and not chips.of_tpu():
     sys.modules['libtpu'] = None  # an import of it fails
 
@@ -129,7 +133,6 @@ def main(
 
   The work checks its input first, and imports JAX only then.
   """
-  _be_quiet()
   chosen = os.environ.get('JAX_COMPILATION_CACHE_DIR')
   if (
     not chosen and 'jax' not in sys.modules
@@ -138,16 +141,20 @@ def main(
     os.environ['JAX_COMPILATION_CACHE_DIR'] = os.path.join(home, 'sesame/xla')
 
   def checked() -> None:
-    values = [
-      each
-      for value in vars(arguments).values()
-      for each in (value if isinstance(value, list) else [value])
-    ]
-    storage.check_buckets(values)
+    storage.check_buckets(_each([*vars(arguments).values()]))
     work(arguments)
 
   scratch.end_on_sigterm()
   run(checked)
+
+
+def _each(values: list[Any]) -> Iterator[Any]:
+  """Yields the values of options, and those inside of lists of them."""
+  for value in values:
+    if isinstance(value, list):
+      yield from _each(value)
+    else:
+      yield value
 
 
 def positive(text: str) -> int:
@@ -157,7 +164,7 @@ def positive(text: str) -> int:
   return int(text)
 
 
-def text(value: str) -> str:
+def text(value: str) -> storage.Text:
   """Returns the text of an option, which must be UTF-8."""
   try:
     value.encode()
@@ -167,7 +174,7 @@ def text(value: str) -> str:
       f'{value!r}: byte 0x{byte:02X} at character {error.start + 1:,} is not'
       ' UTF-8, expected text in UTF-8'
     ) from None
-  return value
+  return storage.Text(value)
 
 
 @functools.cache
@@ -243,11 +250,13 @@ def _parse_flags() -> list[str]:
 
 
 def paths_of(config: ml_collections.ConfigDict) -> list[Any]:
-  """Returns the values of a config, and the paths inside of lists of paths."""
+  """Returns the values of a config that may be paths, and those in lists."""
   from data.text import languages
   from train.run import settings
 
-  values = list(settings.flatten(config).values())
+  flat = settings.flatten(config)
+  # An expression may begin as an address does.
+  values = [flat[key] for key in flat if key != 'data.document_break']
   if 'task' not in config and isinstance(config.data.source, str):
     with contextlib.suppress(ValueError):  # of a bad list, which is told later
       values += languages.paths(config.data.source)
@@ -268,14 +277,16 @@ def run(job: Callable[[], T]) -> T:
   Errors of the operating system and errors that our code raises become
   messages; any other is a bug and keeps its trace. A preempted job exits with
   PREEMPTED_EXIT, so its scheduler restarts it. One process's error ends all.
+  Libraries tell of what is not wrong where JAX was imported before.
   """
+  _be_quiet()
   with _bad_input_in_one_line():
     return job()
 
 
 @contextlib.contextmanager
 def _bad_input_in_one_line() -> Iterator[None]:
-  with console.SteadyErrors():
+  with SteadyErrors():
     _tell_of_little_memory()
     try:
       yield

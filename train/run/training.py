@@ -8,6 +8,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from data.examples import pipeline
+from data.steady_errors import SteadyErrors
 from models.layers import Params
 from train.engine import memory, sharding, state, steps
 from train.host import console, device, files, huge_pages, processes
@@ -328,7 +329,7 @@ def train(
       'device': device.describe(),
       'revision': device.revision(),
       'config': settings.flatten(config),
-      **console.SteadyErrors.facts(),
+      **SteadyErrors.facts(),
       **({} if keep is None else {'best_step': model_step}),
       **ended,
     }

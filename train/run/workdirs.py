@@ -13,7 +13,7 @@ import ml_collections
 from etils import epath
 
 from data import storage
-from data.text import languages
+from data.text import languages, text_files
 from train.host import files, processes
 from train.host.files import Json
 from train.run import lease
@@ -94,7 +94,7 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict | None:
     return None
   problem = 'no section model with a name; published weights need fine-tuning'
   try:
-    found = json.loads(path.read_text())
+    found = text_files.read_json(path)
     if found['model']['name']:
       return ml_collections.ConfigDict(found)
   except ValueError as error:

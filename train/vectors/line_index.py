@@ -13,6 +13,7 @@ from etils import epath
 
 from data import storage
 from data.store import folders
+from data.text import text_files
 from train.host import console, files
 from train.vectors import text_counts, vector_cache
 from train.vectors.request import Request
@@ -83,7 +84,7 @@ def _checked(
   """Returns what a folder says of its vectors; ValueError if it misfits."""
   cure = 'expected an index of this file by these weights; name another folder'
   try:
-    meta = json.loads((target / META_FILE).read_bytes())
+    meta = text_files.read_json(target / META_FILE)
     size = (target / VECTORS_FILE).stat().st_size
     rows, width = meta['shape']
   except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,12 +1,13 @@
 """Requests for vectors of texts; commands read them before they import JAX."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 from etils import epath
+
+from data.text import text_files
 
 LAYERS = ('all', 'mean', 'top')
 COMBINATIONS = ('stack', 'concat', 'sum', 'mean', 'mix')
@@ -97,7 +98,7 @@ def _parse_mix(text: str) -> tuple[float, ...]:
   """Returns the weights and the scale of --mix."""
   try:
     if text.endswith('.json'):
-      found = json.loads(epath.Path(text).expanduser().read_bytes())
+      found = text_files.read_json(epath.Path(text).expanduser())
       weights, scale = found['mix_weights'], found['mix_scale']
     else:
       numbers, scale = text.split(':')

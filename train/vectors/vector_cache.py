@@ -21,6 +21,7 @@ from flax import linen as nn
 
 from data import storage
 from data.store import folders
+from data.text import text_files
 from models.pretrained.weights import Weights
 from train.engine import state
 from train.host import console
@@ -188,7 +189,7 @@ def _sha256(facts: Json) -> str:
 def _misfit(target: pathlib.Path, meta: Mapping[str, Json]) -> str:
   """Returns why a folder does not hold the vectors of `meta`; '' if it does."""
   try:
-    found = json.loads((target / META_FILE).read_bytes())
+    found = text_files.read_json(target / META_FILE)
     size = (target / LAYERS_FILE).stat().st_size
   except (OSError, ValueError) as error:
     return f'cannot be read ({error})'

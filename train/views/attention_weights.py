@@ -16,7 +16,7 @@ from flax import linen as nn
 
 from data.inputs import framing
 from data.vocabulary.bpe import BPE, END_OF_WORD
-from data.vocabulary.byte_bpe import ByteBPE
+from data.vocabulary.byte_bpe import ByteBPE, ByteLevel
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import PREFIX
 from models.layers import Params
@@ -46,14 +46,22 @@ class AttentionRow(NamedTuple):
 
   @classmethod
   def of(
-    cls, parts: Sequence[list[int]], begin: list[int], end: list[int]
+    cls,
+    parts: Sequence[list[int]],
+    begin: list[int],
+    end: list[int],
+    separators: int = 1,
   ) -> 'AttentionRow':
-    """Returns the ids of one or two texts with the symbols around them."""
+    """Returns the ids of one or two texts with the symbols around them.
+
+    Between two texts `end` stands `separators` times.
+    """
     row = cls([], [], [])
     for segment, ids in enumerate(parts):
       before = [] if segment else begin
-      row.ids.extend([*before, *ids, *end])
-      symbols = [True] * len(before), [False] * len(ids), [True] * len(end)
+      after = end if segment == len(parts) - 1 else end * separators
+      row.ids.extend([*before, *ids, *after])
+      symbols = [True] * len(before), [False] * len(ids), [True] * len(after)
       row.symbols.extend(itertools.chain(*symbols))
       row.segments.extend([segment] * (len(row.ids) - len(row.segments)))
     return row
@@ -127,7 +135,7 @@ def frame(
         raise ValueError(
           f'{named} {number} has no token of {found.folder}: {part!r}'
         )
-    row = AttentionRow.of(encoded, begin, end)
+    row = AttentionRow.of(encoded, begin, end, found.tokenizer.separators)
     if len(row.ids) > found.model.max_length:
       raise ValueError(
         f'{named} {number} has {len(row.ids):,} tokens, symbols included, and'
@@ -228,7 +236,7 @@ def show(
 ) -> tuple[list[str], list[str]]:
   """Returns each token for people, and the whole word that it belongs to.
 
-  Pieces of WordPiece keep their ##. A token of GPT-2 that is a part of a
+  Pieces of WordPiece keep their ##. A token of bytes that is a part of a
   character is shown as the character of replacement. Words are in lower case.
   """
   shown = parts = [tokenizer.pieces[i] for i in ids]
@@ -236,7 +244,7 @@ def show(
     ends = [piece.endswith(END_OF_WORD) for piece in parts]
     shown = parts = [piece.removesuffix(END_OF_WORD) for piece in parts]
     starts = [True, *ends[:-1]]
-  elif isinstance(tokenizer, ByteBPE):
+  elif isinstance(tokenizer, ByteLevel):
     parts = [tokenizer.decode([i]) for i in ids]
     shown = [part.strip(' ') or SPACE for part in parts]
     starts = [True, *itertools.starmap(_begins, itertools.pairwise(parts))]
@@ -254,7 +262,7 @@ def show(
 
 
 def _begins(before: str, text: str) -> bool:
-  """Whether a token of GPT-2 begins a word: after a space, or at a sign."""
+  """Whether a token of bytes begins a word: after a space, or at a sign."""
   if before.endswith(' ') or not before:
     return text.startswith(' ')
   return not (text[:1].isalnum() and before[-1].isalnum())

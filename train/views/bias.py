@@ -22,7 +22,7 @@ from etils import epath
 from flax import linen as nn
 
 from data import scratch
-from data.vocabulary.byte_bpe import ByteBPE
+from data.vocabulary.byte_bpe import ByteLevel
 from models.layers import Params
 from models.pretrained.weights import Weights
 from train.host import files, pictures
@@ -151,7 +151,9 @@ def locate(found: TrainedModel, sentence: Sentence) -> Framed:
   """
   cuts = sorted({0, len(sentence.text), *_bounds(sentence)})
   texts = [sentence.text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
-  if isinstance(found.tokenizer, ByteBPE):  # a space belongs to the next token
+  if isinstance(
+    found.tokenizer, ByteLevel
+  ):  # a space belongs to the next token
     texts = _spaces_first(texts)
   begin, end = found.family.frame(found.tokenizer)
   ids, place_of = [], {}

@@ -139,6 +139,9 @@ def _frame(
     split=_split_of(found),
   )
   symbols = len(texts) + 1
+  if len(texts) > 1 and not found.reads_words:
+    form = framing.FORMS[found.family.form]
+    symbols = len(framing.symbols_of(found.tokenizer, form).ids)
   count = int(features.lengths[0])
   if count == symbols:
     raise ValueError('the text has no token, expected one or more')
@@ -198,7 +201,7 @@ def _symbol_notes(found: TrainedModel) -> list[str]:
   form = framing.FORMS[found.family.form]
   if not form.left_to_right:
     return []
-  symbols = framing.symbols_of(found.tokenizer, form)
+  symbols = framing.symbols_of(found.tokenizer, form).ids
   names = zip(
     ('start', 'delimiter', 'extract'), _pieces(found, symbols), strict=True
   )
@@ -216,7 +219,7 @@ def _parts_of(found: TrainedModel, ids: Sequence[int]) -> list[str]:
     symbols = {0, 1}
   else:
     form = framing.FORMS[found.family.form]
-    symbols = set(framing.symbols_of(found.tokenizer, form))
+    symbols = set(framing.symbols_of(found.tokenizer, form).ids)
   parts, text = [], 'first'
   for place, i in enumerate(ids):
     is_symbol = i in symbols

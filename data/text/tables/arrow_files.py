@@ -65,7 +65,10 @@ def classes_of(schema: pa.Schema) -> dict[str, list[str]]:
     features = info['features']
   except (KeyError, TypeError, ValueError):
     return {}
-  found = {name: names_of(feature) for name, feature in features.items()}
+  try:
+    found = {name: names_of(feature) for name, feature in features.items()}
+  except (ValueError, AttributeError):  # not as datasets writes them
+    return {}
   return {name: names for name, names in found.items() if names}
 
 
@@ -76,7 +79,12 @@ def names_of(feature: Any) -> list[str]:
   if not isinstance(feature, dict):
     return []
   if feature.get('_type') == 'ClassLabel':
-    return feature.get('names') or []
+    names = feature.get('names') or []
+    if not isinstance(names, list) or not all(
+      isinstance(name, str) for name in names
+    ):
+      raise ValueError(f'the names of classes are {names!r:.60}')
+    return names
   of_list = feature.get('_type') in ('List', 'LargeList', 'Sequence')
   return names_of(feature.get('feature')) if of_list else []
 
@@ -295,6 +303,7 @@ def values_of(
   lists = []
   for column in columns:
     found = batch.column(batch.schema.get_field_index(column))
+    _check_whole(name, found, before)
     try:
       lists.append(found.to_pylist())
     except UnicodeDecodeError:
@@ -305,6 +314,22 @@ def values_of(
         f' {error.start:,}, expected UTF-8'
       ) from None
   yield from zip(*lists, strict=True)
+
+
+def _check_whole(name: str, column: pa.Array, before: int) -> None:
+  """Raises ValueError for places outside of a column's memory.
+
+  IPC has no checksums, and reading there would end the process.
+  """
+  try:
+    column.validate(full=True)
+  except pa.ArrowInvalid as error:
+    why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if 'UTF8' not in why:  # places are checked first; `values_of` tells the row
+      raise ValueError(
+        f'{name}: the file is damaged after row {before:,}: {why}. Copy or'
+        ' download it again'
+      ) from None
 
 
 def _first_wrong(column: pa.Array) -> tuple[int, UnicodeDecodeError]:

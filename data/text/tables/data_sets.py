@@ -60,7 +60,7 @@ def parse(spec: str) -> tuple[str, str, str]:
   split; here it is the split. Raises ValueError for another form.
   """
   name, *parts = spec.removeprefix(languages.HUGGING_FACE).split(':')
-  if not name or len(parts) > 2:
+  if not name or name.startswith('//') or len(parts) > 2:
     raise ValueError(
       f'source {spec!r}: expected hf:NAME[:CONFIG][:SPLIT], of a folder or of a'
       " data set on Hugging Face's hub"
@@ -214,8 +214,15 @@ def _saved_classes(folder: epath.Path) -> Mapping[str, Sequence[str]]:
     return {}
   from data.text.tables import arrow_files
 
-  features = json.loads(path.read_text()).get('features') or {}
-  found = {name: arrow_files.names_of(each) for name, each in features.items()}
+  try:
+    features = text_files.read_json(path).get('features') or {}
+    found = {
+      name: arrow_files.names_of(each) for name, each in features.items()
+    }
+  except (ValueError, TypeError, AttributeError) as error:
+    raise ValueError(
+      f'{path}: found no features ({error}), expected those of save_to_disk'
+    ) from None
   return {name: names for name, names in found.items() if names}
 
 

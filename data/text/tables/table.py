@@ -122,7 +122,8 @@ def records(
       record = dict(zip(names, values, strict=True))
       where = table.place(number)
       for name, classes in table.classes.items():
-        record[name] = _named(where, name, record[name], classes)
+        if name in record:
+          record[name] = _named(where, name, record[name], classes)
       yield where, record
 
 
@@ -131,9 +132,9 @@ def _named(where: str, column: str, value: Any, names: Sequence[str]) -> Any:
     return [_named(where, column, each, names) for each in value]
   if value is None or value == -1:
     return None
-  if not 0 <= value < len(names):
+  if not isinstance(value, int) or not 0 <= value < len(names):
     raise ValueError(
-      f'{where}: found the class {value} in the column {column!r}, expected 0'
+      f'{where}: found the class {value!r} in the column {column!r}, expected 0'
       f' to {len(names) - 1}: {", ".join(names[:_SHOWN])}'
     )
   return names[value]

@@ -432,6 +432,32 @@ def test_the_example_of_the_docstring():
   assert (row['nsp_labels'], row['nsp_weights']) == (1, 1)
 
 
+def test_two_separators_take_the_place_of_a_token(store):
+  """Of a row that is longer by one, all else is equal."""
+  (batch,) = host_batches(store, 33, 200, 1)
+  keys = transforms.row_keys(jax.random.key(1), batch['example_ids'])
+
+  @functools.partial(jax.jit, static_argnames=('length', 'separators'))
+  def made(length, separators):
+    specials = SPECIALS._replace(separators=separators)
+    return transforms.sample_pairs(
+      batch, keys, length=length, specials=specials, short_seq_prob=0.2
+    )
+
+  one, two = jax.device_get((made(32, 1), made(33, 2)))
+  for name in ('nsp_labels', 'nsp_weights'):
+    np.testing.assert_array_equal(one[name], two[name])
+  for row in range(200):
+    text = two['tokens'][row]
+    first = np.flatnonzero(text == SPECIALS.sep)[0]
+    assert text[first + 1] == SPECIALS.sep and two['token_mask'][row, first + 1]
+    assert two['token_types'][row, : first + 2].sum() == 0
+    for name in ('tokens', 'token_types', 'token_mask'):
+      np.testing.assert_array_equal(
+        np.delete(two[name][row], first + 1), one[name][row], err_msg=name
+      )
+
+
 def whole_transform(batch, key, length):
   keys_B = transforms.row_keys(key, batch['example_ids'])
   pairs = transforms.sample_pairs(

@@ -239,7 +239,7 @@ def test_refusals(wordpiece):
     kinds.encode(TEXT, [example], wordpiece, 16)
   with pytest.raises(ValueError, match='max_length is 4'):
     kinds.encode(TEXT, [], wordpiece, 4)
-  with pytest.raises(ValueError, match='bert take WordPiece, this tokenizer'):
+  with pytest.raises(ValueError, match=r'bert take .* \[MASK\], this tok'):
     kinds.encode(TEXT, [], trained('train:bytebpe:300'), 16)
   with pytest.raises(ValueError, match='gpt take a byte-pair encoding'):
     kinds.encode(TEXT, [], wordpiece, 16, form='gpt')

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import qa_windows
 import squad_json
 
 from data.inputs import span_windows, windows
@@ -19,44 +20,6 @@ def training(sesame_data):
   return squad_json.read(sesame_data / 'squad/train-v1.1.json')
 
 
-def reference(tokenizer, example, max_length, doc_stride):
-  """Windows and answers as transformers' run_qa.py finds them."""
-  question = len(
-    tokenizer(example.question, add_special_tokens=False).input_ids
-  )
-  room = max_length - question - 3
-  encoded = tokenizer(
-    example.question,
-    example.context,
-    truncation='only_second',
-    max_length=max_length,
-    stride=room - min(room, doc_stride),  # what windows have in common
-    return_overflowing_tokens=True,
-    return_offsets_mapping=True,
-  )
-  for window, ids in enumerate(encoded['input_ids']):
-    parts = encoded.sequence_ids(window)
-    spans = [
-      list(span) if part == 1 else [-1, -1]
-      for span, part in zip(
-        encoded['offset_mapping'][window], parts, strict=True
-      )
-    ]
-    label = [0, 0]
-    if example.answers:
-      text, begin = example.answers[0]
-      end = begin + len(text)
-      first = parts.index(1)
-      last = len(ids) - 1 - parts[::-1].index(1)
-      if spans[first][0] <= begin and spans[last][1] >= end:
-        while first < len(spans) and 0 <= spans[first][0] <= begin:
-          first += 1
-        while spans[last][1] >= end:
-          last -= 1
-        label = [first - 1, last + 1]
-    yield ids, spans, label
-
-
 @pytest.mark.parametrize('max_length,doc_stride', [(384, 128), (96, 16)])
 def test_windows_are_those_of_hugging_face(
   training, minilm, hugging_face, max_length, doc_stride
@@ -67,7 +30,7 @@ def test_windows_are_those_of_hugging_face(
   )
   i = 0
   for number, example in enumerate(examples):
-    for ids, spans, label in reference(
+    for ids, spans, label in qa_windows.windows_of(
       hugging_face, example, max_length, doc_stride
     ):
       place = features.place(i)

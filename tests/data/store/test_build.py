@@ -1,5 +1,6 @@
 """Builds: reruns, other input, interruption, and what training calls."""
 
+import collections
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from text_stores import (
 )
 
 from data.store import arrays, build, corpus, folders
+from data.text import manual
 
 
 def test_rerun_returns_at_once(built, tmp_path, monkeypatch):
@@ -185,3 +187,20 @@ def test_ensure_store_without_the_text(store_copy, tmp_path, documents):
   assert len(ensure(text, store_copy).held_out) == 200
   with pytest.raises(ValueError, match='source .the store was built from'):
     ensure(tmp_path / 'other.txt', store_copy)
+
+
+def test_the_manual_is_not_read_for_a_store_that_is_ready(
+  tmp_path, monkeypatch
+):
+  texts = (('The cat sat on the mat. ' * 20,) * 9, collections.Counter())
+  monkeypatch.setattr(manual, 'documents', lambda: texts)
+  store = ensure('manual', tmp_path / 'store')
+
+  def fail():
+    raise AssertionError('read again')
+
+  monkeypatch.setattr(manual, 'documents', fail)
+  assert ensure('manual', tmp_path / 'store').num_tokens == store.num_tokens
+  monkeypatch.setattr(manual, 'fingerprint', lambda: 'another Python')
+  with pytest.raises(ValueError, match='source'):
+    ensure('manual', tmp_path / 'store')

@@ -144,3 +144,22 @@ def test_a_line_that_would_fill_memory_is_refused(tmp_path, monkeypatch):
   path.write_text('a\n' + 'b' * 400)
   with pytest.raises(ValueError, match='text.txt, line 2: is longer than 200'):
     list(text_files.lines_of(path))
+
+
+def test_json_is_told_from_what_is_none(tmp_path):
+  file = tmp_path / 'a.json'
+  file.write_text('{"a": [1]}')
+  assert text_files.read_json(file) == {'a': [1]}
+  file.write_text('[' * 100_000)
+  with pytest.raises(ValueError, match='^its values are nested too deep$'):
+    text_files.read_json(file)
+  file.unlink()
+  with pytest.raises(FileNotFoundError):
+    text_files.read_json(file)
+  file.symlink_to('/dev/zero')
+  with pytest.raises(ValueError, match='^it is no regular file$'):
+    text_files.read_json(file)
+  file.unlink()
+  os.mkfifo(file)
+  with pytest.raises(ValueError, match='^it is no regular file$'):
+    text_files.read_json(file)

@@ -97,24 +97,23 @@ class Harness:
         tempfile.mkdtemp(prefix=f'{name}-', dir=self._folder)
       )
       (place / 'temporary').mkdir()
-    with (place / 'said.txt').open('a') as said:
-      process = subprocess.Popen(
-        [sys.executable, '-m', command.module, *command.arguments],
-        cwd=place,
-        env=launch.environment()
-        | {'TMPDIR': str(place / 'temporary'), 'PYTHONUNBUFFERED': '1'},
-        stdout=said,
-        stderr=said,
-      )
-      try:
-        if sign is not None:
-          with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(delay)
-          process.send_signal(sign)  # nothing, to one that has ended
-        return place, process.wait(SECONDS)
-      finally:
-        process.kill()
-        process.wait()
+    said = place / 'said.txt'
+    process = launch.Program(
+      ['-m', command.module, *command.arguments],
+      launch.environment() | {'TMPDIR': str(place / 'temporary')},
+      place,
+      said,
+      said,
+    )
+    try:
+      if sign is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+          process.wait(delay)
+        process.send_signal(sign)  # nothing, to one that has ended
+      return place, process.wait(SECONDS)
+    finally:
+      process.kill()
+      process.wait()
 
 
 def contents(place: pathlib.Path) -> dict[str, object]:

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 
+from data.steady_errors import SteadyErrors
 from train.host import console
 
 
@@ -87,9 +88,9 @@ class Full(io.StringIO):
 
 def test_a_log_that_takes_no_more_ends_nothing(monkeypatch):
   for stream, kept in ((Full(), 'first\n'), (None, None)):
-    monkeypatch.setattr(console.SteadyErrors, 'lost', 0)
+    monkeypatch.setattr(SteadyErrors, 'lost', 0)
     monkeypatch.setattr(sys, 'stderr', stream)
-    with console.SteadyErrors() as steady:
+    with SteadyErrors() as steady:
       assert not steady.facts()
       console.say('first')
       print('second', file=sys.stderr)

@@ -316,6 +316,16 @@ def test_the_command_prints_a_table(monkeypatch, tmp_path, capsys):
   assert (tmp_path / 'elmo_main.tex').exists()
 
 
+def test_a_folder_without_readable_checkpoints_is_refused(
+  run_command, tmp_path
+):
+  arguments = ['--table', 'bert/glue', '--out', 'o [v]', '--weights=a=b']
+  with pytest.raises(SystemExit, match='no checkpoint can lie below'):
+    run_command(tables, *arguments)
+  run_command(tables, *arguments[:-1], '--print')
+  assert (tmp_path / 'o [v]').exists()
+
+
 def test_the_command_refuses_what_it_does_not_know(tmp_path):
   done = subprocess.run(
     [sys.executable, '-m', 'train.tables', '--table', 'bert/glue', '--seed=3'],

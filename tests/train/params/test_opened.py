@@ -161,7 +161,7 @@ def test_other_vocabularies_are_refused(made, tmp_path):
     assert f'of 448 pieces, the vocabulary {named} has 449' in problem
     assert 'all the same' not in problem and 'padding' not in problem
   (problem,) = opened.open_weights(alone, made['gpt2'][2]).problems
-  assert 'of a bert, which reads WordPiece, but the vocabulary' in problem
+  assert 'of a bert, which reads pieces of a vocabulary with [CLS]' in problem
   convert.import_(alone, tmp_path / 'workdir', vocabulary)
   opened.open_weights(tmp_path / 'workdir', vocabulary).check_complete()
   with pytest.raises(ValueError, match='is a workdir, .* is another, .*: leav'):

@@ -168,7 +168,8 @@ def test_all_that_differs_is_refused_at_once(bert_config, berts, tmp_path):
     small_published.change(folder, key, value)
   config = bert_config(init__weights=str(tmp_path / 'layer_norm_eps'))
   with pytest.raises(
-    ValueError, match='layer_norm_epsilon is 1e-06 there, 1e-12.*no key sets'
+    ValueError,
+    match='layer_norm_epsilon is 1e-06 there, 1e-12.*layer_norm_epsilon=1e-06',
   ):
     warm_start.open_beginning(config)
   config = bert_config(init__weights=str(tmp_path / 'vocab_size'))

@@ -1,6 +1,7 @@
 """How commands read their arguments, and how they end."""
 
 import argparse
+import importlib
 import os
 import resource
 import sys
@@ -49,6 +50,14 @@ def test_libtpu_is_not_asked_where_no_tpu_is(
   command._be_quiet()
   assert (sys.modules.get('libtpu', '') is None) == is_hidden
   sys.modules.pop('libtpu', None)
+
+
+def test_however_a_command_begins_it_is_quiet(monkeypatch):
+  calls = []
+  monkeypatch.setattr(command, '_be_quiet', lambda: calls.append('quiet'))
+  command.run(lambda: calls.append('run'))  # as train.tables and train.bench
+  command.main(argparse.Namespace(), lambda _: calls.append('main'))
+  assert calls == ['quiet', 'run', 'quiet', 'main']
 
 
 def test_a_parser_has_what_its_command_needs():
@@ -124,3 +133,50 @@ def test_paths_in_lists_are_checked_at_the_start():
     assert path in paths
   with pytest.raises(ValueError, match='gs:/lines: expected gs://BUCKET/NAME'):
     storage.check_buckets(path for path in paths if path == 'gs:/lines')
+
+
+ADDRESS = 'https://host/a'
+
+
+@pytest.mark.parametrize(
+  ('door', 'arguments'),
+  [
+    ('analogies', ('W', '--questions', ADDRESS)),
+    ('minimal_pairs', ('W', 'pairs', '--beside', ADDRESS)),
+    ('ngram', (ADDRESS, '--test', 'a.txt')),
+    ('probe', ('W', '--data', '.', '--out', 'o', '--cache', ADDRESS)),
+    ('report', (ADDRESS,)),
+    ('similarity', ('W', ADDRESS, '--query', 'a')),
+    ('tables', ('--table', 'bert/glue', '--weights', f'own={ADDRESS}')),
+    ('tables', ('--table', 'bert/glue', '--out', ADDRESS)),
+  ],
+)
+def test_addresses_of_other_places_are_refused_at_the_start(
+  door, arguments, run_command
+):
+  module = importlib.import_module(f'train.{door}')
+  with pytest.raises(SystemExit) as error:
+    run_command(module, *arguments)
+  assert f'{ADDRESS}: nothing is read from or written to' in str(error.value)
+
+
+@pytest.mark.parametrize('key', ['data.source', 'init.weights', 'own.train'])
+def test_addresses_in_a_config_are_refused(key):
+  config = settings.load_config('transfer:task=own')
+  config = settings.with_overrides(config, {key: ADDRESS})
+  with pytest.raises(ValueError, match='nothing is read from or written to'):
+    storage.check_buckets(command.paths_of(config))
+
+
+def test_a_text_and_an_expression_may_begin_with_an_address():
+  parser = argparse.ArgumentParser()
+  parser.add_argument('--text', type=command.text, action='append')
+  found = parser.parse_args(['--text', f'{ADDRESS} is a link.'])
+  assert found.text == [f'{ADDRESS} is a link.']
+  done = []
+  command.main(found, done.append)
+  assert done == [found]
+  config = settings.with_overrides(
+    settings.load_config('bert_tiny'), {'data.document_break': ADDRESS}
+  )
+  storage.check_buckets(command.paths_of(config))

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import runs
 import small_published
+import task_answers
 import torch
 
-from data.inputs import batches
 from data.vocabulary import tokenization
-from train.engine import sharding
 from train.exports import exported, folders, onnx_file
 from train.run import settings
-from train.transfer import encoders, predictors, task_data
+from train.transfer import encoders, predictors
 
 pytestmark = pytest.mark.usefixtures('one_device')
 CLASSES = {
@@ -25,19 +24,6 @@ CLASSES = {
   'conll2003': 'BertForTokenClassification',
   'own questions': 'BertForQuestionAnswering',
 }
-
-
-def answers(config, workdir):
-  """Returns a batch of dev, and our logits of it."""
-  _, job, _ = predictors.open_member(workdir)
-  params = job.load(workdir)
-  job.task = task_data.open_task(config)
-  split = job.open_splits(['dev'])['dev']
-  assert isinstance(split.batches, batches.Batches)
-  batch = next(split.batches.eval_batches(8))
-  with sharding.scope(job.mesh, job.config.mesh.rules):
-    found = job.predict_step(params, sharding.put_batch(batch, job.mesh))
-  return batch, np.asarray(found['logits'])
 
 
 @pytest.mark.parametrize('kind', CLASSES)
@@ -63,7 +49,7 @@ def test_transformers_answers_the_same(run_of, tmp_path, kind):
   assert f'transformers.{CLASSES[kind]}.from_pretrained' in card
   for part in ('| steps | 4 |', '| begun with | bert |', 'license: unknown'):
     assert part in card
-  batch, ours = answers(config, workdir)
+  batch, ours = task_answers.answers(config, workdir)
   with torch.no_grad():
     outputs = theirs.eval()(
       **{
@@ -101,7 +87,7 @@ def run_onnx(config, workdir, folder):
   request = exported.ExportRequest('onnx')
   folders.export(workdir, folder, request=request)
   session = onnxruntime.InferenceSession(str(folder / 'model.onnx'))
-  batch, ours = answers(config, workdir)
+  batch, ours = task_answers.answers(config, workdir)
   names = dict(zip(onnx_file.INPUTS, encoders.INPUTS, strict=False))
   inputs = {
     part.name: np.asarray(batch[names[part.name]]).astype(np.int64)

@@ -78,6 +78,22 @@ def test_text_that_is_not_utf_8_is_named(tmp_path):
     read(tmp_path / 'a.parquet')
 
 
+@pytest.mark.parametrize('name', ['file.arrow', 'stream.arrow'])
+def test_places_outside_of_the_text_are_named(name, tmp_path):
+  """Arrow itself would read there: wrong text, or the end of the process."""
+  path = tmp_path / name
+  WRITERS[name](path, pa.table({'body': ['One.', 'Two.', 'Three.', 'Four.']}))
+  content = path.read_bytes()
+  places = np.array([0, 4, 8], '<i4').tobytes()  # of the first two texts
+  assert content.count(places) == 1
+  for wrong in ([0, 4, 1 << 30], [0, -9, 8], [9, 4, 8]):
+    path.write_bytes(
+      content.replace(places, np.array(wrong, '<i4').tobytes(), 1)
+    )
+    with pytest.raises(ValueError, match=f'{name}: the file is damaged after'):
+      read(path)
+
+
 def test_two_columns_of_a_name_are_refused(tmp_path):
   twice = pa.table([['One.'], ['Two.']], names=['body', 'body'])
   parquet.write_table(twice, tmp_path / 'a.parquet')

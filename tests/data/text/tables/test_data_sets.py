@@ -95,6 +95,23 @@ def hub(tmp_path):
   return tmp_path
 
 
+@pytest.mark.parametrize(
+  'info',
+  [
+    '{',
+    '[' * 100_000,
+    '[1]',
+    '{"features": [1]}',
+    '{"features": {"label": {"_type": "ClassLabel", "names": [1]}}}',
+  ],
+)
+def test_a_damaged_description_of_a_saved_folder_is_named(info, tmp_path):
+  write_saved(tmp_path, TABLE.replace_schema_metadata(None))
+  (tmp_path / 'dataset_info.json').write_text(info)
+  with pytest.raises(ValueError, match='dataset_info.json: found no features'):
+    read(tmp_path)
+
+
 def test_a_folder_of_the_hub_by_its_readme(hub):
   with pytest.raises(
     ValueError, match="no config 'default', expected one of plain, small"

@@ -24,3 +24,16 @@ def test_classes_are_named(tmp_path):
     ValueError, match='row 1: found the class 7 in the column'
   ):
     list(table.records([opened]))
+
+
+def test_texts_in_a_column_of_classes_are_named(tmp_path):
+  texts = make_table(['One.', 'Two.']).drop_columns(['label'])
+  texts = texts.append_column('label', [['good', 'bad']])
+  WRITERS['stream.arrow'](tmp_path / 'a.arrow', texts)
+  opened = [arrow_files.open_table(epath.Path(tmp_path / 'a.arrow'))]
+  with pytest.raises(ValueError, match="row 1: found the class 'good' in the"):
+    list(table.records(opened))
+  # Classes of a column that is not there are none of the others'.
+  WRITERS['stream.arrow'](tmp_path / 'b.arrow', texts.drop_columns(['label']))
+  opened = [arrow_files.open_table(epath.Path(tmp_path / 'b.arrow'))]
+  assert [record['id'] for _, record in table.records(opened)] == [0, 1]

@@ -43,14 +43,16 @@ def read(
     pieces = in_order(vocab_file, model['vocab'])
     if not isinstance(model.get('merges'), list):
       raise ValueError(f'{vocab_file}: model.merges is no list of pairs')
+    name = str(vocab_file)  # once: a path is slow to be written
     lines = [
-      (f'{vocab_file}, merge {number:,}', merge)
+      (f'{name}, merge {number:,}', merge)
       for number, merge in enumerate(model['merges'], start=1)
     ]
   else:
     pieces = in_order(vocab_file, read_object(vocab_file))
+    name = str(merges_file)
     lines = [
-      (f'{merges_file}, line {number:,}', line)
+      (f'{name}, line {number:,}', line)
       for number, line in enumerate(_lines(merges_file), start=1)
       if number > 1 or not line.startswith('#version')
     ]
@@ -163,9 +165,12 @@ def read_object(file: epath.Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
+  if not isinstance(value, dict | list):
+    return 1
   parts = value.values() if isinstance(value, dict) else value
-  nested = isinstance(value, dict | list)
-  return 1 + max(map(_depth, parts), default=0) if nested else 1
+  # A vocabulary has many thousand parts that are none.
+  nested = [part for part in parts if type(part) in (dict, list)]
+  return 1 + max(map(_depth, nested), default=len(parts) > 0)
 
 
 def in_order(file: epath.Path, table: Mapping[str, Any]) -> tuple[str, ...]:

@@ -158,14 +158,16 @@ def make_byte_bpe(
 def load_byte_bpe(vocab_file: epath.Path, merges_file: epath.Path) -> ByteBPE:
   """Loads a byte-pair encoding of GPT-2's kind; see `bpe_files.read`."""
   required = {END_OF_TEXT, *byte_letters()}
+  folder = vocab_file.parent
+  files = tokenizer_json.read_files(folder)
   pieces, merges = bpe_files.read(
     vocab_file,
     merges_file,
     required,
-    tokenizer_json.declared(vocab_file.parent),
+    tokenizer_json.declared(files),
   )
   like = make_byte_bpe([END_OF_TEXT], ()).tokenizer
-  settings = tokenizer_json.read(vocab_file.parent, 'bytebpe', pieces, like)
+  settings = tokenizer_json.read(folder, 'bytebpe', pieces, like, files=files)
   return make_byte_bpe(pieces, merges, settings.added)
 
 

@@ -180,14 +180,15 @@ def load(
 ) -> EncoderByteBPE:
   """Loads a byte-pair encoding of a kind; see `bpe_files.read`."""
   folder = vocab_file.parent
+  files = tokenizer_json.read_files(folder)
   pieces, merges = bpe_files.read(
     vocab_file,
     merges_file,
     byte_bpe.byte_letters(),
-    tokenizer_json.declared(folder),
+    tokenizer_json.declared(files),
   )
   like = make(kind, tokenizer_json.SYMBOLS[kind], ()).tokenizer
-  settings = tokenizer_json.read(folder, kind, pieces, like)
+  settings = tokenizer_json.read(folder, kind, pieces, like, files=files)
   pieces = (*pieces, *settings.following)
   symbols = tokenizer_json.SYMBOLS[kind]
   missing = [symbol for symbol in symbols if symbol not in pieces]

@@ -111,7 +111,7 @@ def load(
     else:
       kind = 'bpe' if b'</w>"' in files[0].read_bytes() else 'bytebpe'
     if kind == 'bytebpe':
-      kind = tokenizer_json.encoder_kind(files[0].parent, files[0]) or kind
+      kind = tokenizer_json.encoder_kind(files[0]) or kind
   # ELMo's published vocabularies go by any name.
   elif kind == 'wordpiece' and words.begins_like_words(files[0]):
     kind = 'words'

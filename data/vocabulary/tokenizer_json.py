@@ -122,6 +122,11 @@ _SEPARATORS = {'BertProcessing': 1, 'RobertaProcessing': 2}
 _FLAG_TYPES = (bool, type(None))
 
 
+# The content of tokenizer_config.json, tokenizer.json, added_tokens.json and
+# special_tokens_map.json.
+Files = tuple[dict[str, Any], ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
   """The settings beside a vocabulary; None where no file says.
@@ -149,6 +154,7 @@ def read(
   like: tokenizers.Tokenizer,
   *,
   cased: bool | None = None,
+  files: Files | None = None,
 ) -> Settings:
   """Reads and checks the settings beside a vocabulary.
 
@@ -156,13 +162,14 @@ def read(
   of tokenizer.json, tokenizer_config.json, and of older releases
   added_tokens.json and special_tokens_map.json. `kind` is a key of `SYMBOLS`;
   `like` a tokenizer of the kind, with any vocabulary: tokenizer.json must have
-  its settings. `cased` overrides the files. Raises ValueError, with
-  file, key and expected value, at damage or settings of another tokenizer.
+  its settings. `cased` overrides the files, which are read unless given. Raises
+  ValueError, with file, key and expected value, at damage or settings of
+  another tokenizer.
   """
   ours = folder / bpe_files.SETTINGS_FILE
   if ours.exists():
     return _saved(ours, cased)
-  files = config, whole, *_ = _files(folder)
+  files = config, whole, *_ = files or read_files(folder)
   problems = [*_check_config(kind, config)]
   if whole:
     problems += _check_whole(kind, whole, pieces, json.loads(like.to_str()))
@@ -188,22 +195,22 @@ def read(
   )
 
 
-def declared(folder: epath.Path) -> set[str]:
+def declared(files: Files) -> set[str]:
   """Returns the added and special tokens that a folder's files name."""
-  config, whole, legacy, special = _files(folder)
+  config, whole, legacy, special = files
   named = [config.get('added_tokens_decoder'), whole.get('added_tokens')]
   return {*legacy, *_strings(special), *_strings(named)}
 
 
-def encoder_kind(folder: epath.Path, vocab_file: epath.Path) -> str | None:
+def encoder_kind(vocab_file: epath.Path) -> str | None:
   """Returns the kind of a byte-level BPE's symbols; None for GPT-2's.
 
   It has all symbols of the kind; a folder may also name the tokenizer's class.
   """
-  config, *_ = _files(folder)
+  files = config, *_ = read_files(vocab_file.parent)
   if _class(config) in _CLASSES['bytebpe']:
     return None
-  named, text = declared(folder), vocab_file.read_bytes()
+  named, text = declared(files), vocab_file.read_bytes()
   for kind in ENCODERS:
     if _class(config) in _CLASSES[kind] or all(
       symbol in named or json.dumps(symbol).encode() in text
@@ -213,7 +220,7 @@ def encoder_kind(folder: epath.Path, vocab_file: epath.Path) -> str | None:
   return None
 
 
-def _files(folder: epath.Path) -> tuple[dict[str, Any], ...]:
+def read_files(folder: epath.Path) -> Files:
   """Returns the four files, {} if missing; unwraps sequences of one."""
   config, whole, legacy, special = (
     bpe_files.read_object(file) if file.exists() else {}

@@ -210,7 +210,9 @@ def test_gradient_is_that_of_differences(found):
   assert abs(slope - expected) < 0.01 * max(1, abs(expected))
   assert abs(slope) > 0.1
   for leaf in jax.tree.leaves(by_params | {'x': by_x, 'added': by_added}):
-    assert np.abs(leaf).max() > 0 or leaf.shape == ()
+    # A lone bias is one of scores, which a softmax does not see: its gradient
+    # is nothing but roundings, and on some processors 0.
+    assert np.abs(leaf).max() > 0 or leaf.size == 1
 
 
 def emptied(batch, text):

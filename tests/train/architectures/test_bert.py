@@ -118,7 +118,8 @@ def test_a_run_learns_and_opens_again(variant, loss, perplexity, finished):
 def test_words_without_a_row_keep_the_marks_of_units():
   vocabulary = architecture.Vocabulary.of_size(10)
   specials = vocabulary.specials
-  assert vocabulary.unknown not in specials
+  ids = specials.pad, specials.cls, specials.sep, specials.mask
+  assert vocabulary.unknown not in ids
   ids, known = np.array([[[3, 12, 9, 10]], [[3, 1, 9, 1]]], np.int32)
   mark = np.int32(transforms.UNIT_START)
   for marks in (0, mark, [mark, 0, 0, mark]):

@@ -87,7 +87,9 @@ def test_bad_input_is_one_line_and_a_bug_a_trace(begun, capsys, monkeypatch):
     command.run(lambda: inputs.check_masked(['none']))
   assert ended.value.code == 1
   error = capsys.readouterr().err
-  assert error.startswith('error: expected [MASK] in each text')
+  assert error.startswith(
+    'error: expected [MASK], or <mask> of a RoBERTa, in each text'
+  )
   with pytest.raises(SystemExit):
     command.run(lambda: open('/no/file'))
   error = capsys.readouterr().err

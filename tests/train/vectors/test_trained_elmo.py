@@ -96,6 +96,7 @@ def test_workdirs(tmp_path, monkeypatch):
     opened.tokenization,
     'load',
     lambda folder: types.SimpleNamespace(
+      vocab_size=33,
       softmax_size=33,
       split='marks',
       pieces=[''] * 33,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from etils import epath
 
+from data.scoring.kinds import KINDS, Kind
 from data.vocabulary import tokenizer_export
 from models.pretrained import gpt, hugging_face, modernbert, roberta
 from models.pretrained.weights import NO_SOFTMAX
@@ -31,7 +32,7 @@ def write(
   With `encoder` without heads. Raises ValueError if Hugging Face has no such
   model.
   """
-  found, kind = export.weights, export.task.get('kind')
+  found, kind = export.weights, KINDS.get(export.task.get('kind'), Kind)
   own, model = found.tokenizer, found.model
   is_roberta = getattr(own, 'kind', None) == 'roberta'
   symbols = SYMBOLS | OF_ROBERTA if is_roberta else SYMBOLS
@@ -50,10 +51,10 @@ def write(
   as_roberta = None
   if reads_types(found) and not modernbert.is_like(model):
     if is_roberta and roberta.is_like(model):
-      as_roberta = roberta.Form(own.pad_id, choice=kind == 'choice')
-    if kind == 'choice' and not (encoder or as_roberta):
+      as_roberta = roberta.Form(own.pad_id, choice=kind.has_choices)
+    if kind.has_choices and not (encoder or as_roberta):
       config['architectures'] = ['BertForMultipleChoice']
-    if kind == 'regression' and not encoder:
+    if kind.loss == 'scores' and not encoder:
       config['problem_type'] = 'regression'
   if NO_SOFTMAX in found.notes:
     config |= gpt.HEADLESS[found.name]

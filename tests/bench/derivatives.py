@@ -156,10 +156,12 @@ def estimates(
 class Here:
   """A training step on this machine, 'CONFIG TOKENS ROWS', with its state."""
 
-  def __init__(self, step: str) -> None:
+  def __init__(self, step: str, layers: int | None = None) -> None:
     name, length, rows = step.split()
     config, self.more = settings.load_config(name), []
     overrides = {'model.dtype': 'float32'}
+    if layers:
+      overrides['model.num_layers'] = layers
     if 'task' in config:
       overrides |= {
         'task.max_length': int(length),
@@ -195,20 +197,23 @@ class Here:
     return self.step.memory_analysis().temp_size_in_bytes
 
 
-def timings(step: str, chosen: list[str]) -> Iterator[dict]:
+def timings(
+  step: str, chosen: list[str], layers: int | None = None
+) -> Iterator[dict]:
   """Yields a row of a step here without each derivative, both in turns."""
   known = derivatives()
   with replaced({name: known[name] for name in chosen}) as used:
-    whole = Here(step)
+    whole = Here(step, layers)
   for name in sorted(used):
     with without(name):
-      plain = Here(step)
+      plain = Here(step, layers)
     whole.seconds(), plain.seconds()  # to warm up
     ratios = sorted(
       1 / whole.seconds() * plain.seconds() for _ in range(ROUNDS)
     )
     yield {
       'step': step,
+      'layers': layers or 'all',
       'derivative': name,
       'seconds': statistics.median(ratios),
       'lowest': ratios[0],
@@ -224,13 +229,12 @@ def main() -> None:
   )
   parser.add_argument('--cpu', action='store_true')
   parser.add_argument('--steps', nargs='+')
-  parser.add_argument('--layers', type=int, help='of a Transformer, on a TPU')
+  parser.add_argument('--layers', type=int, help='of a Transformer')
   parser.add_argument('--names', nargs='+')
   parser.add_argument('--output', type=pathlib.Path)
   flags = parser.parse_args()
-  measure = timings
-  if not flags.cpu:
-    measure = functools.partial(estimates, layers=flags.layers)
+  measure = timings if flags.cpu else estimates
+  measure = functools.partial(measure, layers=flags.layers)
   chosen = flags.names or [*derivatives()]
   rows = []
   for step in flags.steps or (CPU_STEPS + TASK_STEPS if flags.cpu else STEPS):

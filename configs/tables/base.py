@@ -13,6 +13,7 @@ from typing import Any
 from configs import variants
 
 PRETRAINING = 'pretraining'  # in place of a task: the run's held-out text
+PAIRS = 'minimal_pairs'  # likewise: pairs that the language model is asked
 LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')  # families with GPT's recipe by default
 SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks for BERT only
 TEST_IS_HIDDEN = (
@@ -138,6 +139,8 @@ class Row:
       relative to the error of the first.
     reference: `inputs` of the runs of `Table.reference` to compare with;
       empty, as in all rows of a table: all runs.
+    pretraining: the config, NAME:ARGUMENTS, of the pre-training that
+      `small_table` runs for the row; rows of one config share it.
   """
 
   name: str
@@ -154,6 +157,22 @@ class Row:
   share: float | None = None
   increase: tuple[str, ...] = ()
   reference: str = ''
+  pretraining: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrast:
+  """An argument of a paper: one row of its table is above another.
+
+  Attributes:
+    claim: the argument, a sentence.
+    better: the name of the row that should be above.
+    worse: of the other.
+  """
+
+  claim: str
+  better: str
+  worse: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +193,8 @@ class Table:
     reference: file of another program's runs, for comparison.
     maker: a module of `train.papers` that makes the table in a way of its own;
       empty: its cells are fine-tunings or figures of pre-trainings.
+    pretrainings: number of pre-trainings of a row, where the table runs them.
+    contrasts: the arguments that such a table tries.
   """
 
   id: str
@@ -191,6 +212,8 @@ class Table:
   notes: tuple[str, ...] = ()
   reference: str = ''
   maker: str = ''
+  pretrainings: int = 2
+  contrasts: tuple[Contrast, ...] = ()
 
   @property
   def has_curves(self) -> bool:

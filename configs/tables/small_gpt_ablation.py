@@ -1,0 +1,52 @@
+r"""Radford et al. 2018, Table 5, by pre-trainings of minutes.
+
+python -m train.tables --table small/gpt_ablation --data sets
+"""
+
+from configs.tables import base, small
+from configs.tables.base import Contrast
+
+FULL, NO_LOSS = 'Transformer w/ aux LM (full)', 'Transformer w/o aux LM'
+UNTRAINED, LSTM = 'Transformer w/o pre-training', 'LSTM w/ aux LM'
+AUXILIARY = {'task.lm_weight': 0.5}
+
+TABLE = base.Table(
+  id='small/gpt_ablation',
+  title='Ablations of GPT, at a small size (dev)',
+  source='Radford et al. 2018, Table 5',
+  columns=(*small.SENTENCES, small.BLIMP),
+  maker='small_table',
+  seeds=3,
+  notes=(
+    *small.NOTES,
+    "Published: MRPC's F1, STS-B's Pearson correlation, of the test server.",
+  ),
+  contrasts=(
+    Contrast('Pre-training helps', FULL, UNTRAINED),
+    Contrast('The auxiliary loss helps', FULL, NO_LOSS),
+    Contrast('A Transformer is better than an LSTM', FULL, LSTM),
+  ),
+  rows=(
+    small.row(
+      FULL, (91.3, 82.3, 82.0, 45.4, ''), 'ablation:gpt', overrides=AUXILIARY
+    ),
+    small.row(
+      UNTRAINED,
+      (84.0, 79.4, 30.9, 18.9, ''),
+      'ablation:gpt,untrained',
+      overrides=AUXILIARY,
+    ),
+    small.row(
+      NO_LOSS,
+      (92.0, 84.9, 83.2, 47.9, ''),
+      'ablation:gpt',
+      overrides={'task.lm_weight': 0.0},
+    ),
+    small.row(
+      LSTM,
+      (90.5, 83.2, 71.8, 30.3, ''),
+      'ablation:lstm',
+      overrides=AUXILIARY,
+    ),
+  ),
+)

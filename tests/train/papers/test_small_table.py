@@ -1,0 +1,226 @@
+"""Tables that pre-train their rows: what is run, arguments and intervals."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from configs import ablation
+from configs.tables import base, small
+from configs.tables.base import Contrast
+from train.papers import small_table, table_rows, tables
+
+SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
+# Row -> the score of each pre-training.
+SCORES = {'full': (0.80, 0.84), 'less': (0.70, 0.72), 'none': (0.71, 0.69)}
+TABLE = base.Table(
+  id='small/bert_tasks',
+  title='Made up',
+  source='nobody',
+  columns=(small.SST2, small.BLIMP),
+  maker='small_table',
+  seeds=3,
+  contrasts=(
+    Contrast('More is better', 'full', 'less'),
+    Contrast('Something is better', 'none', 'less'),
+    Contrast('Nothing is better', 'none', 'full'),
+  ),
+  rows=(
+    small.row('full', (92.0, ''), 'ablation:bert'),
+    small.row('less', (90.5, ''), 'ablation:bert,no_nsp'),
+    small.row('none', ('', ''), 'ablation:bert,untrained'),
+  ),
+)
+
+
+@pytest.fixture
+def done():
+  return []
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch, done):
+  """Returns a function that makes the table, its long parts being made up."""
+  for name in ('novels', 'blimp'):
+    (tmp_path / 'sets' / name).mkdir(parents=True)
+
+  def pretrain(run, text):
+    assert text == str(tmp_path / 'sets/novels/*.txt')
+    done.append(('pretrain', run.config, run.seed))
+    run.folder.mkdir(parents=True)
+    found = {'steps': 10, 'seconds': 60.0, 'metrics': {'eval/perplexity': 9.0}}
+    (run.folder / 'results.json').write_text(json.dumps(found))
+
+  def ask(workdir, pairs):
+    assert (workdir / 'results.json').exists()
+    assert pairs == tmp_path / 'sets/blimp'
+    done.append(('ask', workdir.name))
+    return {'runs': [{'seed': 0, 'metrics': {'blimp': 0.5}}]}
+
+  def tune(run):
+    row, seed = run.line.name.split(', seed ')
+    done.append(('tune', row, int(seed)))
+    mean = SCORES[row][int(seed)]
+    run.folder.mkdir(parents=True, exist_ok=True)
+    runs = [
+      {
+        'seed': i,
+        'settings': {},
+        'metrics': {'dev/accuracy': mean + each},
+        'main': mean,
+        'seconds': 30.0,
+      }
+      for i, each in enumerate((-0.01, 0.0, 0.01))
+    ]
+    run.summary.write_text(json.dumps({'runs': runs, 'config': {}}))
+
+  monkeypatch.setattr(
+    small_table,
+    'WORK',
+    small_table.Work(
+      pretrain, ask, tables.Engine(tune, has_split=lambda *_: True)
+    ),
+  )
+
+  def make(**options):
+    options = {'data': str(tmp_path / 'sets')} | options
+    return small_table.make(TABLE, tmp_path / 'out', **options)
+
+  return make
+
+
+def test_all_is_run_once_and_shared(make, done, tmp_path):
+  assert make()
+  kinds = [each[0] for each in done]
+  assert (kinds.count('pretrain'), kinds.count('tune')) == (6, 6)
+  assert kinds.count('ask') == 6
+  done.clear()
+  assert make()
+  assert not done
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| full (ours) | 82.0 ± 2.4 | 50.0 ± 0.0 |' in page
+  assert (tmp_path / 'out/small_bert_tasks.png').exists()
+
+
+def test_it_goes_on_where_it_was_stopped(make, done):
+  make(only=['less'])
+  assert {each[1] for each in done if each[0] == 'tune'} == {'less'}
+  assert [each for each in done if each[0] == 'pretrain'] == [
+    ('pretrain', 'ablation:bert,no_nsp', seed) for seed in (0, 1)
+  ]
+  done.clear()
+  make()
+  assert not [each for each in done if 'less' in each or 'no_nsp' in each]
+
+
+def test_some_cells_are_run_alone(make, done):
+  make(only=['full,sst2/accuracy', 'none,blimp'])
+  assert {each[1] for each in done if each[0] == 'tune'} == {'full'}
+  assert {each[1] for each in done if each[0] == 'ask'} == {
+    'ablation_bert_untrained_seed_0',
+    'ablation_bert_untrained_seed_1',
+  }
+
+
+def test_intervals_are_those_of_a_pooled_deviation(make, tmp_path):
+  make()
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  rows = {
+    each['argument']: each
+    for each in found['differences']
+    if each['column'] == 'sst2/accuracy'
+  }
+  # Of three rows with two pre-trainings each: 3 degrees of freedom.
+  pooled = np.mean([np.var(each, ddof=1) for each in SCORES.values()])
+  bound = stats.t.ppf(0.975, 3) * math.sqrt(pooled) * 100
+  more = rows['More is better']
+  assert more['difference'] == pytest.approx(11.0)
+  assert more['published'] == pytest.approx(1.5)
+  assert more['high'] - more['difference'] == pytest.approx(bound)
+  assert more['difference'] - more['low'] == pytest.approx(bound)
+  verdicts = {name: each['verdict'] for name, each in rows.items()}
+  assert verdicts == {
+    'More is better': 'holds',
+    'Something is better': 'does not show',
+    'Nothing is better': 'reversed',
+  }
+
+
+def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
+  make(only=['less'])
+  capsys.readouterr()
+  done.clear()
+  assert make(dry_run=True)
+  assert not done
+  out, err = capsys.readouterr()
+  lines = out.splitlines()
+  assert sum('-m train.main --config ablation:bert' in x for x in lines) == 4
+  assert sum('-m train.sweep' in each for each in lines) == 4
+  assert sum('-m train.minimal_pairs' in each for each in lines) == 4
+  # 6 s a step, 2 x 2,000 and 2 x 1 of them; 12 fine-tunings of 30 s.
+  assert '4,002 steps in all and 12 fine-tunings' in err
+  assert f'About {(4002 * 6 + 12 * 30) / 3600:.1f} hours' in err
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    (
+      {'only': ['fulll']},
+      '--only fulll: there is no such cell; rows and columns are full',
+    ),
+    ({'data': None}, 'needs --data DIR, where DIR/novels holds books'),
+    ({'unused': ['--weights']}, 'takes no --weights'),
+  ],
+)
+def test_what_cannot_be_run_is_refused(make, done, options, message):
+  with pytest.raises(ValueError, match=message):
+    make(**options)
+  assert not done
+
+
+def test_a_folder_without_books_is_named(make, done, tmp_path):
+  (tmp_path / 'sets/novels').rmdir()
+  with pytest.raises(FileNotFoundError, match='holds no folder novels'):
+    make()
+  assert not done
+
+
+@pytest.mark.parametrize('name', SMALL)
+def test_the_shipped_tables_can_be_planned(name, tmp_path, capsys):
+  table = table_rows.load_table(name)
+  names = {row.name for row in table.rows}
+  for contrast in table.contrasts:
+    assert {contrast.better, contrast.worse} <= names
+  assert small_table.make(table, tmp_path, data='sets', dry_run=True)
+  assert 'ablation:' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('arg', 'keys'),
+  [
+    ('bert', {'train.objective': 'bert', 'model.left_to_right': False}),
+    ('bert,no_nsp', {'train.objective': 'mlm'}),
+    ('bert,ltr_no_nsp', {'train.objective': 'lm', 'model.left_to_right': True}),
+    ('bert,mask=0/0/100', {'objective.random_fraction': 1.0}),
+    ('bert,bert-mini', {'model.embed_dim': 256, 'model.mlp_dim': 640}),
+    ('gpt', {'model.positions': 'rotary'}),
+    ('lstm', {'model.lstm_dim': 256}),
+    ('gpt,untrained', {'optim.learning_rate': 0.0}),
+  ],
+)
+def test_configs_differ_by_what_is_asked(arg, keys):
+  config = ablation.get_config(arg)
+  for key, value in keys.items():
+    section, name = key.split('.')
+    assert config[section][name] == value
+  phases = ablation.get_config('bert').train.phases
+  assert (config.train.phases == phases) is ('untrained' not in arg)
+
+
+@pytest.mark.parametrize('arg', ['elmo', 'gpt,no_nsp', 'bert,half', ''])
+def test_an_unknown_variant_is_refused(arg):
+  with pytest.raises(ValueError, match='expected'):
+    ablation.get_config(arg)

@@ -1,0 +1,576 @@
+"""A paper's arguments, tried by pre-trainings that the table runs itself.
+
+Each row is pre-trained for several seeds (`Row.pretraining`), and each of these
+fine-tuned for several seeds a column. OUT/TABLE/pretraining has the first,
+OUT/TABLE/ROW_seed_N the second. A cell is the mean over all; an argument is the
+difference of two rows, with its interval.
+"""
+
+import dataclasses
+import pathlib
+import shlex
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from etils import epath
+from ml_collections import ConfigDict
+
+from configs.tables import base
+from configs.tables.base import Table
+from data.text import text_files
+from train.host import console, files
+from train.host.files import Json
+from train.papers import (
+  contrast_figure,
+  contrasts,
+  table_figures,
+  table_plan,
+  table_rendering,
+  table_rows,
+  tables,
+)
+from train.papers.table_plan import Cell, CellRequest, Run
+from train.papers.table_rows import Line
+from train.run import settings
+
+# Of the command that it takes.
+OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
+TEXT = 'novels'  # the folder of books below --data
+PAIRS_LIMIT = 100  # of each paradigm
+ARGUMENTS = (
+  'argument',
+  'column',
+  'published',
+  'difference',
+  '95 % interval',
+  'verdict',
+)
+RESULTS = 'results.json'  # of a pre-training
+
+
+class Pretraining(NamedTuple):
+  """A pre-training that rows share.
+
+  Attributes:
+    config: NAME:ARGUMENTS.
+    folder: its workdir; `RESULTS` there shows that it is finished.
+    store: of the text, by the tokenizer of its family.
+  """
+
+  config: str
+  seed: int
+  folder: epath.Path
+  store: epath.Path
+
+  @property
+  def results(self) -> dict[str, Json] | None:
+    """The content of its results.json; None if it is not finished."""
+    return read_results(self.folder)
+
+  def answers(self, name: str) -> epath.Path:
+    """Returns the file of its answers to the pairs of a name."""
+    return self.folder.with_name(f'{self.folder.name}_{name}.json')
+
+  def resolve(self) -> ConfigDict:
+    """Returns its config."""
+    overrides = {'train.seed': self.seed, 'data.folder': str(self.store)}
+    return settings.with_overrides(
+      settings.load_config(self.config), overrides
+    ).lock()
+
+  @property
+  def command(self) -> str:
+    """The shell command of the run."""
+    words = ['python', '-m', 'train.main', '--config', self.config]
+    words += [f'--config.train.seed={self.seed}']
+    words += [f'--config.data.folder={self.store}']
+    return shlex.join([*words, '--workdir', str(self.folder)])
+
+
+def read_results(workdir: epath.Path) -> dict[str, Json] | None:
+  """Returns the content of a finished run's results.json, or None."""
+  path = workdir / RESULTS
+  return text_files.read_json(path) if path.exists() else None
+
+
+Chosen = frozenset[tuple[str, str]]  # (row, column)
+
+
+class Work(NamedTuple):
+  """What does the long parts; tests replace it.
+
+  Attributes:
+    pretrain: fills the folder of a pre-training of a text.
+    ask: returns {metric: value} of a workdir's answers to pairs in a folder.
+  """
+
+  pretrain: Callable[[Pretraining, str], None]
+  ask: Callable[[epath.Path, epath.Path], dict[str, Json]]
+  engine: tables.Engine = tables.Engine()
+
+
+def pretrain(run: Pretraining, text: str) -> None:
+  """Pre-trains, or goes on; the store of the text is made first."""
+  from data.store import build
+  from train.pretrain import job
+  from train.run import training
+
+  config = run.resolve()
+  job.check_config(config)
+  build.ensure_store(
+    text,
+    config.data.tokenizer,
+    pathlib.Path(run.store),
+    held_out=config.data.held_out,
+  )
+  planned = job.make(config, run.folder)
+  if planned is not None:
+    training.train(planned, run.folder, began=time.time())
+
+
+def ask(workdir: epath.Path, pairs: epath.Path) -> dict[str, Json]:
+  """Returns the shares of minimal pairs that a language model gets right."""
+  import numpy as np
+
+  from train.host import device
+  from train.language import minimal_pairs, sentence_scorers
+
+  found = minimal_pairs.limited(minimal_pairs.read(str(pairs)), PAIRS_LIMIT)
+  sentences = [pair.good for pair in found] + [pair.bad for pair in found]
+  scorer = sentence_scorers.open_scorer(str(workdir), sentences, 'sum')
+  sums, _, way = scorer.score(sentences, scoring='sum')
+  shares = minimal_pairs.figures(found, *np.split(sums, 2))
+  return {
+    'task': base.PAIRS,
+    'runs': [{'seed': 0, 'metrics': {pairs.name: shares['mean']}}],
+    'scoring': way,
+    'pairs': len(found),
+    'device': device.describe(),
+    'revision': device.revision(),
+  }
+
+
+WORK = Work(pretrain, ask)
+
+
+def make(
+  table: Table,
+  out: epath.PathLike,
+  *,
+  data: str | None = None,
+  only: Sequence[str] = (),
+  seeds: int | None = None,
+  rerun: bool = False,
+  run: bool = True,
+  dry_run: bool = False,
+  unused: Sequence[str] = (),
+) -> bool:
+  """Runs what is missing, and writes OUT/TABLE.md, .tex, .png and .json.
+
+  `only` are cells, each 'ROW', 'COLUMN' or 'ROW,COLUMN'. `data` is a folder of
+  the labelled sets, and of the folders novels and blimp. `seeds` are the
+  fine-tunings of a pre-training and column. `dry_run` prints the commands of
+  what is missing, and what it takes.
+  Returns whether all runs succeeded.
+  """
+  if unused:
+    raise ValueError(f'--table {table.id}: takes no {" ".join(unused)}')
+  out = epath.Path(out)
+  files.check_folder('--out', out)
+  made = SmallTable(table, out, data, seeds, WORK)
+  chosen = made.choose(only)
+  plan = made.plan(chosen, rerun=rerun)
+  if dry_run:
+    made.tell(plan)
+    return True
+  failed = {}
+  if run and not plan.is_finished:
+    failed = made.fill(plan, rerun=rerun)
+  made.write(failed)
+  return not failed
+
+
+class TrainedLine(NamedTuple):
+  """A row, by the name `row`, from one of its pre-trainings."""
+
+  row: str
+  line: Line
+  pretraining: Pretraining
+
+
+class Missing(NamedTuple):
+  """What is there and what is missing.
+
+  Attributes:
+    chosen: the cells to fill.
+    cells: of all rows.
+    changed: of `tables.find_changes`.
+    pretrainings: to run first.
+    runs: to run then.
+    asked: pre-trainings, and the names of the pairs to ask them.
+  """
+
+  chosen: Chosen
+  cells: list[Cell]
+  changed: dict[tables.Key, str]
+  pretrainings: list[Pretraining]
+  runs: list[Run]
+  asked: list[tuple[Pretraining, list[str]]]
+
+  @property
+  def is_finished(self) -> bool:
+    """Whether nothing is missing."""
+    return not (self.pretrainings or self.runs or self.asked)
+
+
+class SmallTable:
+  """A table, its rows from each of their pre-trainings, and their folders."""
+
+  def __init__(
+    self,
+    table: Table,
+    out: epath.Path,
+    data: str | None,
+    seeds: int | None,
+    work: Work,
+  ) -> None:
+    self.table, self._data, self._work = table, data, work
+    self._request = CellRequest(_without_pairs(table), out, data, seeds)
+    self._pairs = {  # name of a column -> of a folder below --data
+      column.name: part.metrics[0]
+      for column in table.columns
+      for part in column.parts
+      if part.task == base.PAIRS
+    }
+    place = self._request.folder / 'pretraining'
+    self.lines: dict[str, TrainedLine] = {}
+    for row in self._request.table.rows:
+      pieces = settings.load_config(row.pretraining).data.tokenizer
+      store = place / f'store_{table_rows.slug(pieces)}'
+      for seed in range(table.pretrainings):
+        name = f'{row.name}, seed {seed}'
+        folder = place / f'{table_rows.slug(row.pretraining)}_seed_{seed}'
+        self.lines[name] = TrainedLine(
+          row.name,
+          Line(
+            dataclasses.replace(row, name=name), False, str(folder), row.family
+          ),
+          Pretraining(row.pretraining, seed, folder, store),
+        )
+
+  def choose(self, only: Sequence[str]) -> Chosen:
+    """Returns the cells of `only`, see `make`; all by default."""
+    every = [
+      (row.name, column.name)
+      for row in self.table.rows
+      for column in self.table.columns
+    ]
+    chosen = []
+    for text in only:
+      found = [each for each in every if text in (*each, ','.join(each))]
+      if not found:
+        names = '; '.join(
+          dict.fromkeys(name for each in every for name in each)
+        )
+        raise ValueError(
+          f'--only {text}: there is no such cell; rows and columns are {names}'
+        )
+      chosen += found
+    return frozenset(chosen if only else every)
+
+  def plan(self, chosen: Chosen, *, rerun: bool) -> Missing:
+    """Returns what rows lack; resolves every config."""
+    engine = self._work.engine
+    cells = table_plan.find_cells(
+      self._request,
+      [each.line for each in self.lines.values()],
+      engine.has_split,
+    )
+    changed = tables.find_changes(cells, engine)
+    wanted = [
+      cell
+      for cell in cells
+      if (self.lines[cell.line.name].row, cell.column.name) in chosen
+    ]
+    runs = tables.missing_runs(wanted, changed, rerun=rerun)
+    needing = {run.line.name for run in runs}
+    for cell in wanted:
+      for run in cell.runs:
+        if run.part.task != base.PRETRAINING:
+          engine.resolve(run)  # raises before the first is run
+        elif not run.summary.exists():
+          needing.add(cell.line.name)
+    asked: dict[epath.Path, tuple[Pretraining, list[str]]] = {}
+    pretrainings: dict[epath.Path, Pretraining] = {}
+    for name, each in self.lines.items():
+      run = each.pretraining
+      left = [
+        name
+        for column, name in self._pairs.items()
+        if (each.row, column) in chosen and not run.answers(name).exists()
+      ]
+      if left:
+        asked[run.folder] = run, left
+      if run.results is None and (left or name in needing):
+        pretrainings[run.folder] = run
+    return Missing(
+      chosen,
+      cells,
+      changed,
+      [*pretrainings.values()],
+      runs,
+      [*asked.values()],
+    )
+
+  def tell(self, plan: Missing) -> None:
+    """Prints the commands of what is missing, and what it takes."""
+    for each in plan.pretrainings:
+      print(each.command)
+    for run in plan.runs:
+      print(run.command)
+    for each, names in plan.asked:
+      for name in names:
+        words = ['python', '-m', 'train.minimal_pairs', str(each.folder)]
+        words += [f'{self._data or "DATA"}/{name}', '--limit', str(PAIRS_LIMIT)]
+        print(shlex.join(words))
+    tunings = sum(run.num_seeds for run in plan.runs)
+    console.say(
+      f'{len(plan.pretrainings)} pre-trainings of {_steps(plan):,} steps in all'
+      f' and {tunings} fine-tunings. {_expected(plan)}'
+    )
+
+  def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
+    """Runs what is missing; returns {key of a failed run: its error}."""
+    text = self._find(TEXT) / '*.txt'
+    pairs = {
+      name: self._find(name) for _, names in plan.asked for name in names
+    }
+    for number, each in enumerate(plan.pretrainings, start=1):
+      count = len(plan.pretrainings)
+      console.say(f'\n[{number}/{count}] pre-training\n{each.command}')
+      self._work.pretrain(each, str(text))
+    # The figures of pre-trainings are there to be collected now.
+    plan = self.plan(plan.chosen, rerun=rerun)
+    for each, names in plan.asked:
+      for name in names:
+        console.say(f'\n{each.folder}: {pairs[name]}')
+        found = files.as_json(self._work.ask(each.folder, pairs[name]))
+        files.write_atomically(each.answers(name), found + '\n')
+    return tables.fill(plan.runs, plan.changed, self._work.engine)
+
+  def _find(self, name: str) -> epath.Path:
+    """Returns a folder below --data."""
+    if self._data is None:
+      raise ValueError(
+        f'{self.table.id} needs --data DIR, where DIR/{TEXT} holds books, each'
+        ' a .txt, to pre-train on, and other folders of it the tasks'
+      )
+    place = epath.Path(self._data) / name
+    if not place.is_dir():
+      raise FileNotFoundError(f'--data {self._data}: holds no folder {name}')
+    return place
+
+  def gather(self, figures: table_rendering.Figures) -> contrasts.Values:
+    """Returns the values of cells whose figures are there."""
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for column in self.table.columns:
+      scale = 100.0 if column.percent else 1.0
+      for name, each in self.lines.items():
+        figure = figures.get((name, column.name))
+        values = () if figure is None else figure.values
+        for part in column.parts:
+          if part.task == base.PAIRS:
+            (metric,) = part.metrics
+            answers = table_figures.read_summary(
+              each.pretraining.answers(metric)
+            )
+            if answers is not None:
+              values = (answers['runs'][0]['metrics'][metric],)
+        if values:
+          scaled = tuple(scale * value for value in values)
+          found.setdefault((each.row, column.name), []).append(scaled)
+    return {key: contrasts.Value(tuple(each)) for key, each in found.items()}
+
+  def write(self, failed: Mapping[tables.Key, str]) -> None:
+    """Writes the page, the differences and their picture."""
+    request = self._request
+    plan = self.plan(frozenset(), rerun=False)
+    figures, reasons = table_figures.read_figures(plan.cells, request.table)
+    values = self.gather(figures)
+    differences = contrasts.find_differences(self.table, values)
+    warnings = [
+      f'{row}, {task}: was run with {text}; --rerun runs it again'
+      for (row, task, _), text in plan.changed.items()
+    ]
+    warnings += [
+      f'{row}, {task}: failed: {error}'
+      for (row, task, _), error in failed.items()
+    ]
+    missing = [
+      f'{row}, {column}: {text}' for (row, column), text in reasons.items()
+    ]
+    runs = {
+      each.pretraining.folder: each.pretraining for each in self.lines.values()
+    }
+    page = lay_out(
+      self.table,
+      values,
+      differences,
+      [*runs.values()],
+      {
+        'Notes': self.table.notes,
+        'Warnings': warnings,
+        'Not measured': missing,
+      },
+    )
+    table_rendering.write(page, request.out, request.stem)
+    _write_figures(differences, request.out / f'{request.stem}.json')
+    if any(each.low is not None for each in differences):
+      contrast_figure.write(
+        self.table.title, differences, request.out / f'{request.stem}.png'
+      )
+
+
+def _steps(plan: Missing) -> int:
+  return sum(
+    phase[0]
+    for each in plan.pretrainings
+    for phase in each.resolve().train.phases
+  )
+
+
+def _expected(plan: Missing) -> str:
+  """Returns the hours that are left, by the seconds of what is finished."""
+  trained, tuned = [], []
+  for cell in plan.cells:
+    results = read_results(epath.Path(cell.line.weights))
+    if results is not None and results['steps'] > 1:
+      trained.append(results['seconds'] / results['steps'])
+    for run in cell.runs:
+      summary = table_figures.read_summary(run.summary)
+      if summary is not None and run.part.task != base.PRETRAINING:
+        tuned += [each['seconds'] for each in summary['runs']]
+  if not (trained and tuned):
+    return 'Finished runs tell the hours; there are none yet.'
+  seconds = statistics.fmean(trained) * _steps(plan)
+  seconds += statistics.fmean(tuned) * sum(run.num_seeds for run in plan.runs)
+  return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
+
+
+def _without_pairs(table: Table) -> Table:
+  """Returns the table without the columns of minimal pairs."""
+  kept = [
+    number
+    for number, column in enumerate(table.columns)
+    if not any(part.task == base.PAIRS for part in column.parts)
+  ]
+  rows = tuple(
+    dataclasses.replace(row, values=tuple(row.values[i] for i in kept))
+    for row in table.rows
+  )
+  columns = tuple(table.columns[i] for i in kept)
+  return dataclasses.replace(table, columns=columns, rows=rows)
+
+
+def lay_out(
+  table: Table,
+  values: contrasts.Values,
+  differences: Sequence[contrasts.Difference],
+  runs: Sequence[Pretraining],
+  lists: Mapping[str, Sequence[str]],
+) -> table_rendering.TablePage:
+  """Returns the page: rows, arguments, and how ours were made."""
+  rows = []
+  for row in table.rows:
+    if any(map(str, row.values)):
+      rows.append((row.name, *map(str, row.values)))
+    ours = [
+      _text(values.get((row.name, column.name))) for column in table.columns
+    ]
+    if any(ours):
+      rows.append((f'{row.name} (ours)', *ours))
+  arguments = tuple(
+    (
+      each.contrast.claim,
+      each.column,
+      '' if each.published is None else f'{each.published:+.1f}',
+      f'{each.mean:+.1f}',
+      '' if each.low is None else f'{each.low:+.1f} to {each.high:+.1f}',
+      each.verdict,
+    )
+    for each in differences
+  )
+  details = []
+  for each in runs:
+    if (results := each.results) is not None:
+      perplexity = [
+        f'{value:.1f}'
+        for name, value in results['metrics'].items()
+        if name.endswith('perplexity') and 'unigram' not in name
+      ]
+      details.append(
+        (
+          each.config,
+          str(each.seed),
+          f'{results["steps"]:,}',
+          ', '.join(perplexity),
+          f'{results["seconds"]:,.0f}',
+          results.get('device', ''),
+          results.get('revision', ''),
+        )
+      )
+  columns = [column.name for column in table.columns]
+  sheets = (
+    table_rendering.Sheet('Published and ours', ('', *columns), tuple(rows)),
+    table_rendering.Sheet('Arguments', ARGUMENTS, arguments),
+    table_rendering.Sheet(
+      'Pre-trainings',
+      (
+        'config',
+        'seed',
+        'steps',
+        'held-out perplexity',
+        'seconds',
+        'hardware',
+        'revision',
+      ),
+      tuple(details),
+    ),
+  )
+  return table_rendering.TablePage(
+    table.title,
+    table.source,
+    tuple(sheet for sheet in sheets if sheet.rows),
+    tuple((name, tuple(told)) for name, told in lists.items() if told),
+  )
+
+
+def _text(value: contrasts.Value | None) -> str:
+  if value is None:
+    return ''
+  mean = f'{statistics.fmean(value.every):.1f}'
+  if len(value.every) < 2:
+    return mean
+  return f'{mean} ± {statistics.stdev(value.every):.1f}'
+
+
+def _write_figures(
+  differences: Sequence[contrasts.Difference], path: epath.Path
+) -> None:
+  rows = [
+    {
+      'argument': each.contrast.claim,
+      'better': each.contrast.better,
+      'worse': each.contrast.worse,
+      'column': each.column,
+      'published': each.published,
+      'difference': each.mean,
+      'low': each.low,
+      'high': each.high,
+      'verdict': each.verdict,
+    }
+    for each in differences
+  ]
+  files.write_atomically(path, files.as_json({'differences': rows}) + '\n')

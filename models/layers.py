@@ -326,8 +326,11 @@ def score_rows(x_BPD: Array, table_VD: Array, bias_V: Array) -> Array:
 
 def _score_rows_backward(saved: tuple, gradient_BPV: Array) -> tuple:
   x_BPD, table_VD, bias_V = saved
-  # The barrier keeps the compiler from computing it for each of its readers.
-  gradient_BPV = lax.optimization_barrier(gradient_BPV.astype(x_BPD.dtype))
+  gradient_BPV = gradient_BPV.astype(x_BPD.dtype)
+  if platform() != 'tpu':
+    # The barrier keeps the compiler from computing it for each of its readers.
+    # A TPU's does so inside of the products, for less than an array costs.
+    gradient_BPV = lax.optimization_barrier(gradient_BPV)
   by_table_VD = jnp.einsum(
     'BPV,BPD->VD', gradient_BPV, x_BPD, preferred_element_type=jnp.float32
   )

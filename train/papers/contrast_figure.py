@@ -47,14 +47,14 @@ def write(
       if each.published is not None
     ]
     if printed:
-      axes.scatter(
-        *zip(*printed, strict=True), color='C1', marker='x', label='published'
-      )
+      axes.scatter(*zip(*printed, strict=True), color='C1', marker='x')
     axes.axvline(0, color='black', linewidth=0.8)
     axes.set_yticks(range(len(rows)), [each.column for each in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_title(claim, loc='left', fontsize=10)
     axes.grid(axis='x', alpha=0.3)
+  if any(each.published is not None for each in differences):
+    grid[0].scatter([], [], color='C1', marker='x', label='published')
   grid[0].legend(fontsize=8)
   grid[-1].set_xlabel('difference of scores, points')
   figure.suptitle(title)

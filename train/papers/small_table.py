@@ -408,8 +408,13 @@ class SmallTable:
       f'{row}, {task}: failed: {error}'
       for (row, task, _), error in failed.items()
     ]
+    unfilled: dict[tuple[str, str], dict[str, None]] = {}
+    for (name, column), text in reasons.items():
+      key = self.lines[name].row, text.partition(': ')[0]
+      unfilled.setdefault(key, {})[column] = None
     missing = [
-      f'{row}, {column}: {text}' for (row, column), text in reasons.items()
+      f'{row} ({", ".join(columns)}): {text}'
+      for (row, text), columns in unfilled.items()
     ]
     runs = {
       each.pretraining.folder: each.pretraining for each in self.lines.values()

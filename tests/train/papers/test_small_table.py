@@ -104,12 +104,14 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
 
 
-def test_it_goes_on_where_it_was_stopped(make, done):
+def test_it_goes_on_where_it_was_stopped(make, done, tmp_path):
   make(only=['less'])
   assert {each[1] for each in done if each[0] == 'tune'} == {'less'}
   assert [each for each in done if each[0] == 'pretrain'] == [
     ('pretrain', 'ablation:bert,no_nsp', seed) for seed in (0, 1)
   ]
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '- full (sst2/accuracy): has not been run\n' in page
   done.clear()
   make()
   assert not [each for each in done if 'less' in each or 'no_nsp' in each]

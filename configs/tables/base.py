@@ -13,7 +13,6 @@ from typing import Any
 from configs import variants
 
 PRETRAINING = 'pretraining'  # in place of a task: the run's held-out text
-PAIRS = 'minimal_pairs'  # likewise: pairs that the language model is asked
 LEFT_TO_RIGHT = ('gpt', 'gpt2', 'lstm')  # families with GPT's recipe by default
 SPANS = ('squad1', 'squad2', 'triviaqa')  # tasks for BERT only
 TEST_IS_HIDDEN = (
@@ -107,6 +106,8 @@ class Column:
     dev_for_test: our figure is of dev, the published one of a hidden test set.
     percent: measured in 0..1, shown times 100.
     family: the only family of weights with this figure; empty: all have it.
+    pairs: without parts, the name of a folder of minimal pairs that
+      `small_table` asks the language model; empty: none.
   """
 
   name: str
@@ -115,6 +116,7 @@ class Column:
   dev_for_test: bool = False
   percent: bool = True
   family: str = ''
+  pairs: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ and tells of each of the paper's arguments whether it holds at this size.
 
 from typing import Any
 
-from configs.tables import base
 from configs.tables.base import Column, Part, Row
 
 # One recipe for all rows, chosen beforehand: what fine-tunes a model of two
@@ -35,7 +34,7 @@ STSB = _judge('stsb', 'spearman')
 COLA = _judge('cola', 'matthews')
 SQUAD1 = _judge('squad1', 'f1', SQUAD)
 PANX = _judge('panx_en', 'f1')
-BLIMP = Column('blimp', (Part(base.PAIRS, ('blimp',)),))
+BLIMP = Column('blimp', pairs='blimp')
 SENTENCES = (SST2, MRPC, STSB, COLA)
 NOTES = (
   'Every row is pre-trained by this table on the same books with the same'

@@ -10,7 +10,7 @@ from configs.tables.base import Column, Contrast, Row
 
 _PART = small.PANX.parts[0]
 FEATURES = Column(
-  'panx_en feature-based/f1',
+  'panx_en_feature_based/f1',
   (
     dataclasses.replace(
       _PART,

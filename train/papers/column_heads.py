@@ -24,6 +24,7 @@ TASKS = {
   'nlpcc_dbqa': 'NLPCC-DBQA',
   'one_billion_word': '1B Word',
   'panx_en': 'PAN-X',
+  'panx_en_feature_based': 'PAN-X, features',
   'qnli': 'QNLI',
   'qqp': 'QQP',
   'race': 'RACE',

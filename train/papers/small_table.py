@@ -143,7 +143,7 @@ def ask(workdir: epath.Path, pairs: epath.Path) -> dict[str, Json]:
   sums, _, way = scorer.score(sentences, scoring='sum')
   shares = minimal_pairs.figures(found, *np.split(sums, 2))
   return {
-    'task': base.PAIRS,
+    'task': 'minimal_pairs',
     'runs': [{'seed': 0, 'metrics': {pairs.name: shares['mean']}}],
     'scoring': way,
     'pairs': len(found),
@@ -237,12 +237,9 @@ class SmallTable:
     work: Work,
   ) -> None:
     self.table, self._data, self._work = table, data, work
-    self._request = CellRequest(_without_pairs(table), out, data, seeds)
+    self._request = CellRequest(table, out, data, seeds)
     self._pairs = {  # name of a column -> of a folder below --data
-      column.name: part.metrics[0]
-      for column in table.columns
-      for part in column.parts
-      if part.task == base.PAIRS
+      column.name: column.pairs for column in table.columns if column.pairs
     }
     place = self._request.folder / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
@@ -380,14 +377,12 @@ class SmallTable:
       for name, each in self.lines.items():
         figure = figures.get((name, column.name))
         values = () if figure is None else figure.values
-        for part in column.parts:
-          if part.task == base.PAIRS:
-            (metric,) = part.metrics
-            answers = table_figures.read_summary(
-              each.pretraining.answers(metric)
-            )
-            if answers is not None:
-              values = (answers['runs'][0]['metrics'][metric],)
+        if column.pairs:
+          answers = table_figures.read_summary(
+            each.pretraining.answers(column.pairs)
+          )
+          if answers is not None:
+            values = (answers['runs'][0]['metrics'][column.pairs],)
         if values:
           scaled = tuple(scale * value for value in values)
           found.setdefault((each.row, column.name), []).append(scaled)
@@ -462,21 +457,6 @@ def _expected(plan: Missing) -> str:
   seconds = statistics.fmean(trained) * _steps(plan)
   seconds += statistics.fmean(tuned) * sum(run.num_seeds for run in plan.runs)
   return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
-
-
-def _without_pairs(table: Table) -> Table:
-  """Returns the table without the columns of minimal pairs."""
-  kept = [
-    number
-    for number, column in enumerate(table.columns)
-    if not any(part.task == base.PAIRS for part in column.parts)
-  ]
-  rows = tuple(
-    dataclasses.replace(row, values=tuple(row.values[i] for i in kept))
-    for row in table.rows
-  )
-  columns = tuple(table.columns[i] for i in kept)
-  return dataclasses.replace(table, columns=columns, rows=rows)
 
 
 def lay_out(

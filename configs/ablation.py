@@ -1,7 +1,7 @@
 r"""Small models of one text and one budget, whose pre-training is varied.
 
 2 layers of 128, 2,000 steps of 4,096 tokens (8 M in all) of a folder of books:
-about 20 minutes of a CPU core. The layers' form and the optimiser are those of
+10 to 20 minutes on 2 CPU cores. The layers' form and the optimiser are those of
 `bert_tiny:modern` and `gpt_tiny:modern`, which learn in such a budget; what is
 predicted is the paper's: next sentences, too, and masks at 15 %.
 

@@ -20,7 +20,6 @@ RECIPE = {
   'data.train_limit': 8_000,
 }
 SQUAD = RECIPE | {'task.max_length': 256, 'train.num_epochs': 2.0}
-FROZEN = 'recipe=frozen', {'task.features': 'concat_last_4'}
 
 
 def _judge(task: str, metric: str, recipe: dict[str, Any] = RECIPE) -> Column:

@@ -1,6 +1,8 @@
 r"""Devlin et al. 2018, Table 6, by pre-trainings of minutes to an hour.
 
-python -m train.tables --table small/bert_sizes --data sets
+The command goes on where it was stopped:
+
+  python -m train.tables --table small/bert_sizes --data sets
 """
 
 from configs.tables import base, small

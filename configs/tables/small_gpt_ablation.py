@@ -1,6 +1,8 @@
 r"""Radford et al. 2018, Table 5, by pre-trainings of minutes.
 
-python -m train.tables --table small/gpt_ablation --data sets
+The command goes on where it was stopped:
+
+  python -m train.tables --table small/gpt_ablation --data sets
 """
 
 from configs.tables import base, small

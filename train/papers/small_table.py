@@ -19,7 +19,6 @@ from ml_collections import ConfigDict
 
 from configs.tables import base
 from configs.tables.base import Table
-from data.text import text_files
 from train.host import console, files
 from train.host.files import Json
 from train.papers import (
@@ -33,7 +32,7 @@ from train.papers import (
 )
 from train.papers.table_plan import Cell, CellRequest, Run
 from train.papers.table_rows import Line
-from train.run import settings
+from train.run import settings, workdirs
 
 # Of the command that it takes.
 OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
@@ -47,7 +46,6 @@ ARGUMENTS = (
   '95 % interval',
   'verdict',
 )
-RESULTS = 'results.json'  # of a pre-training
 
 
 class Pretraining(NamedTuple):
@@ -55,7 +53,7 @@ class Pretraining(NamedTuple):
 
   Attributes:
     config: NAME:ARGUMENTS.
-    folder: its workdir; `RESULTS` there shows that it is finished.
+    folder: its workdir.
     store: of the text, by the tokenizer of its family.
   """
 
@@ -67,7 +65,7 @@ class Pretraining(NamedTuple):
   @property
   def results(self) -> dict[str, Json] | None:
     """The content of its results.json; None if it is not finished."""
-    return read_results(self.folder)
+    return workdirs.read_results(self.folder)
 
   def answers(self, name: str) -> epath.Path:
     """Returns the file of its answers to the pairs of a name."""
@@ -89,12 +87,6 @@ class Pretraining(NamedTuple):
     return shlex.join([*words, '--workdir', str(self.folder)])
 
 
-def read_results(workdir: epath.Path) -> dict[str, Json] | None:
-  """Returns the content of a finished run's results.json, or None."""
-  path = workdir / RESULTS
-  return text_files.read_json(path) if path.exists() else None
-
-
 Chosen = frozenset[tuple[str, str]]  # (row, column)
 
 
@@ -103,7 +95,7 @@ class Work(NamedTuple):
 
   Attributes:
     pretrain: fills the folder of a pre-training of a text.
-    ask: returns {metric: value} of a workdir's answers to pairs in a folder.
+    ask: returns the summary of a workdir's answers to pairs in a folder.
   """
 
   pretrain: Callable[[Pretraining, str], None]
@@ -172,8 +164,7 @@ def make(
   `only` are cells, each 'ROW', 'COLUMN' or 'ROW,COLUMN'. `data` is a folder of
   the labelled sets, and of the folders novels and blimp. `seeds` are the
   fine-tunings of a pre-training and column. `dry_run` prints the commands of
-  what is missing, and what it takes.
-  Returns whether all runs succeeded.
+  what is missing, and what it takes. Returns whether all runs succeeded.
   """
   if unused:
     raise ValueError(f'--table {table.id}: takes no {" ".join(unused)}')
@@ -304,9 +295,9 @@ class SmallTable:
     for name, each in self.lines.items():
       run = each.pretraining
       left = [
-        name
-        for column, name in self._pairs.items()
-        if (each.row, column) in chosen and not run.answers(name).exists()
+        pairs
+        for column, pairs in self._pairs.items()
+        if (each.row, column) in chosen and not run.answers(pairs).exists()
       ]
       if left:
         asked[run.folder] = run, left
@@ -340,7 +331,10 @@ class SmallTable:
 
   def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
     """Runs what is missing; returns {key of a failed run: its error}."""
-    text = self._find(TEXT) / '*.txt'
+    from train.host import device
+
+    device.enable_compilation_cache()
+    text = self._find(TEXT) / '*.txt' if plan.pretrainings else None
     pairs = {
       name: self._find(name) for _, names in plan.asked for name in names
     }
@@ -445,7 +439,7 @@ def _expected(plan: Missing) -> str:
   """Returns the hours that are left, by the seconds of what is finished."""
   trained, tuned = [], []
   for cell in plan.cells:
-    results = read_results(epath.Path(cell.line.weights))
+    results = workdirs.read_results(epath.Path(cell.line.weights))
     if results is not None and results['steps'] > 1:
       trained.append(results['seconds'] / results['steps'])
     for run in cell.runs:

@@ -3,16 +3,16 @@ r"""What each derivative written by hand gains over JAX's own.
   python tests/bench/derivatives.py [--steps 'bert_base v5e-16' ...] \
     [--names models.norms.normalize ...] [--output results/derivatives.json]
 
-Every `jax.custom_vjp` of `models` is taken out in turn, in all modules and
-tables that hold it: then JAX differentiates the function itself, or the plain
-scan of a recurrence (`plain_recurrences.py`). The TPU's compiler estimates the
-training steps with it and without it, in cycles and bytes of a device (`pip
-install -e '.[tpu]'`); a whole step compiles for minutes, one of `--layers 2`
-for one, in which what a layer holds weighs less than in the whole. With
-`--cpu`, steps such as 'bert_base 128 8' (tokens of a row, rows) run here, both
-in turns, and the median of the ratios of their processor's seconds counts; a
-fine-tuning reads made-up rows. A derivative that a step does not use has no
-row of that step.
+Every `jax.custom_vjp` of `models` and of the losses is taken out in turn, in
+all modules and tables that hold it: then JAX differentiates the function
+itself, or a form of it that JAX can (`plain_forms.py`). The TPU's compiler
+estimates the training steps with it and without it, in cycles and bytes of a
+device (`pip install -e '.[tpu]'`); a whole step compiles for minutes, one of
+`--layers 2` for one, in which what a layer holds weighs less than in the
+whole. With `--cpu`, steps such as 'bert_base 128 8' (tokens of a row, rows) run
+here, both in turns, and the median of the ratios of their processor's seconds
+counts; a fine-tuning reads made-up rows. A derivative that a step does not use
+has no row of that step.
 """
 
 # ruff: noqa: E402
@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 import ml_collections
-from plain_recurrences import PLAIN
+from plain_forms import PLAIN
 
 from train.benches import programs
 from train.engine import sharding
@@ -52,11 +52,10 @@ TASK_STEPS = (
   'transfer:task=coref_gum,model=e2e_coref 20 1',
 )
 NUM_WORDS = 5_000  # of a task model's table, which does not count
-ROUNDS = 8
 
 
 def derivatives() -> dict[str, jax.custom_vjp]:
-  """Returns the derivatives of all loaded modules of `models`, by name."""
+  """Returns the derivatives of all loaded modules of ours, by name."""
   found = {}
   for module, names in _places():
     for name, value in names.items():
@@ -66,9 +65,9 @@ def derivatives() -> dict[str, jax.custom_vjp]:
 
 
 def _places() -> Iterator[tuple[str, dict]]:
-  """Yields all names of loaded modules of `models`, and their tables."""
+  """Yields all names of loaded modules with derivatives, and their tables."""
   for module in [*sys.modules]:
-    if module.startswith('models'):
+    if module.startswith(('models', 'train.engine')):
       names = vars(sys.modules[module])
       yield module, names
       for name, value in [*names.items()]:
@@ -198,7 +197,7 @@ class Here:
 
 
 def timings(
-  step: str, chosen: list[str], layers: int | None = None
+  step: str, chosen: list[str], layers: int | None, rounds: int
 ) -> Iterator[dict]:
   """Yields a row of a step here without each derivative, both in turns."""
   known = derivatives()
@@ -207,19 +206,20 @@ def timings(
   for name in sorted(used):
     with without(name):
       plain = Here(step, layers)
-    whole.seconds(), plain.seconds()  # to warm up
-    ratios = sorted(
-      1 / whole.seconds() * plain.seconds() for _ in range(ROUNDS)
-    )
-    yield {
+    row = {
       'step': step,
       'layers': layers or 'all',
       'derivative': name,
-      'seconds': statistics.median(ratios),
-      'lowest': ratios[0],
-      'highest': ratios[-1],
       'bytes': plain.temporary / whole.temporary,
     }
+    if rounds:
+      whole.seconds(), plain.seconds()  # to warm up
+      ratios = sorted(
+        1 / whole.seconds() * plain.seconds() for _ in range(rounds)
+      )
+      row['seconds'] = statistics.median(ratios)
+      row['lowest'], row['highest'] = ratios[0], ratios[-1]
+    yield row
 
 
 def main() -> None:
@@ -231,10 +231,16 @@ def main() -> None:
   parser.add_argument('--steps', nargs='+')
   parser.add_argument('--layers', type=int, help='of a Transformer')
   parser.add_argument('--names', nargs='+')
+  parser.add_argument(
+    '--rounds', type=int, default=8, help='timed with --cpu; 0: bytes alone'
+  )
   parser.add_argument('--output', type=pathlib.Path)
   flags = parser.parse_args()
-  measure = timings if flags.cpu else estimates
-  measure = functools.partial(measure, layers=flags.layers)
+  measure = functools.partial(estimates, layers=flags.layers)
+  if flags.cpu:
+    measure = functools.partial(
+      timings, layers=flags.layers, rounds=flags.rounds
+    )
   chosen = flags.names or [*derivatives()]
   rows = []
   for step in flags.steps or (CPU_STEPS + TASK_STEPS if flags.cpu else STEPS):

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models import layers, lstm, norms  # noqa: F401
+from models import layers, lstm, norms
 from models.elmo_tasks import highway_lstm
 from models.elmo_tasks.coref import coupled_lstm
-from models.transformer import blocks  # noqa: F401
+from models.transformer import blocks
+from train.engine import objectives
 
 
 def test_all_are_found_once():
@@ -82,9 +83,49 @@ def test_plain_recurrences_are_the_same(name):
   module, fields, learned, others = RECURRENCES[name]
   function = name.rpartition('.')[2]
 
+  def run(*learned):
+    return getattr(module, function)(*fields, *learned, *others)
+
+  check_plain_form(name, run, learned)
+
+
+def _measure(x, scale, bias):
+  params = {'params': {'scale': scale, 'bias': bias}}
+  return norms.LayerNorm(1e-5).apply(params, x, method='measure')
+
+
+def _run_mlp(x, scale, bias, kernel, out):
+  linear = {'in': {'kernel': kernel, 'bias': jnp.ones(F)}}
+  linear['out'] = {'kernel': out, 'bias': jnp.ones(D)}
+  return blocks.Mlp(F).apply({'params': linear}, _measure(x, scale, bias))
+
+
+# The function that calls each derivative, and what is learned.
+CALLERS = {
+  'models.norms.normalize': (
+    lambda *arrays: norms.normalize(_measure(*arrays), jnp.float32),
+    (_draw(B, T, D), _draw(D), _draw(D)),
+  ),
+  'models.transformer.blocks._norm_mlp': (
+    _run_mlp,
+    (_draw(B, T, D), _draw(D), _draw(D), _draw(D, F), _draw(F, D)),
+  ),
+  'train.engine.objectives._log_loss': (
+    lambda logits: objectives.score_labels(logits, jnp.arange(B) + 1)[0],
+    (_draw(B, D),),
+  ),
+}
+
+
+@pytest.mark.parametrize('name', CALLERS)
+def test_plain_forms_are_the_same(name):
+  check_plain_form(name, *CALLERS[name])
+
+
+def check_plain_form(name, run, learned):
   def gradients():
     def loss(*learned):
-      found = getattr(module, function)(*fields, *learned, *others)
+      found = run(*learned)
       return sum(jnp.sin(x).sum() for x in jax.tree.leaves(found))
 
     return jax.value_and_grad(loss, range(len(learned)))(*learned)

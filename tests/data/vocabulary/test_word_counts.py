@@ -120,6 +120,11 @@ def test_letters_are_chosen_by_what_they_cover():
   assert choose(2, 10_000) == ['a', 'b']
 
 
+def test_the_rarest_words_are_forgotten_alone():
+  texts = ['a a b b c'.split(), 'd d e'.split()]
+  assert word_counts.count_words(texts, 3) == dict(a=2, b=2, d=2)
+
+
 def test_letters_of_forgotten_words_count(monkeypatch):
   """Clauses without spaces are rarely the same twice."""
   forgotten = collections.Counter()

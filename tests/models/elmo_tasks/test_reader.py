@@ -20,6 +20,7 @@ CHARACTERS[..., :4] = RANDOM.integers(97, 123, (*MASK.shape, 4))
 VECTORS = RANDOM.normal(size=(*MASK.shape, L, D)).astype(np.float16)
 INPUTS = (ROWS, MASK, CHARACTERS, VECTORS)
 WORDS = {'num_rows': 7, 'word_dim': 4}
+TABLES = ('words', 'marks')
 ESIM = esim.Esim(num_outputs=3, lstm_dim=2, hidden_dim=2)
 BCN = bcn.Bcn(3, hidden_dim=2, lstm_dim=2, maxout_dims=(4, 4), maxout_pool=2)
 
@@ -84,6 +85,21 @@ def test_the_body_reads_words_characters_and_a_language_model(mix_at):
     np.square(params[name]['mix']['mix_weights']).sum() for name in places
   )
   np.testing.assert_allclose(found['mix_penalty'], squares, rtol=1e-5)
+
+
+@pytest.mark.parametrize('fixed_words', [False, True])
+def test_words_and_marks_learn_unless_words_are_fixed(fixed_words):
+  model = reader.Reader(BCN, **WORDS, mark_dim=3, fixed_words=fixed_words)
+  inputs = (ROWS[:, 0], MASK[:, 0], None, None, np.int32(ROWS[:, 0] % 2))
+  params = draw(model, *inputs)
+
+  def loss(tables):
+    logits = run(model, params | tables, *inputs)['logits']
+    return jnp.square(logits).sum()
+
+  gradients = jax.grad(loss)({name: params[name] for name in TABLES})
+  learning = {name for name in TABLES if gradients[name]['table'].any()}
+  assert learning == {'marks'} | (set() if fixed_words else {'words'})
 
 
 def test_choices_have_one_score_each():

@@ -1,16 +1,20 @@
-"""The recurrences of `models` as plain scans, which JAX differentiates.
+"""Functions of `models` in forms that JAX itself differentiates.
 
-Their own functions hold arrays of all positions in the loop, of which JAX makes
-a gradient of another order of time. Shapes are theirs.
+For those whose own code cannot be left to JAX: recurrences that hold arrays of
+all positions in the loop, of which JAX makes a gradient of another order of
+time, and layer norms, whose statistics are constants to JAX. Shapes are theirs.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from models import lstm
+from models import lstm, norms
 from models.elmo_tasks import highway_lstm
 from models.elmo_tasks.coref import coupled_lstm
+from models.transformer import blocks
 
 NUM_GATES = highway_lstm.NUM_GATES
 
@@ -92,6 +96,47 @@ def coupled_recur(
   return lax.scan(step, (zeros_KBF, zeros_KBF), inputs)[1]
 
 
+def normalize(total, dtype):
+  """Returns what `norms.normalize` does."""
+  return norms.rescale(norms.standardize(_with_gradients(total)), dtype)
+
+
+def norm_mlp(fields, total, kernel_DF, bias_1F, kernel_FD):
+  """Returns what `blocks._norm_mlp` does."""
+  dtype, *form = fields
+  x_BTD = normalize(total, dtype)
+  hidden_BTF = x_BTD @ kernel_DF + bias_1F
+  return x_BTD, blocks._activate(*form, hidden_BTF) @ kernel_FD
+
+
+def _with_gradients(total):
+  """Returns a sum whose mean and factor are functions of x to JAX."""
+  x = total.x.astype(jnp.float32)
+
+  def moving(function):  # 0, with the gradient of the function
+    value = function(x)
+    return value - lax.stop_gradient(value)
+
+  average = functools.partial(jnp.mean, axis=-1, keepdims=True)
+  D = x.shape[-1]
+  mean = total.mean + total.share * D * moving(average)
+  variance = moving(
+    lambda x: average(jnp.square(x - lax.stop_gradient(average(x))))
+  )
+  # The derivative of (variance + epsilon) ** -0.5.
+  slope = -0.5 * total.factor**3
+  factor = total.factor + slope * total.share * D * variance
+  return total._replace(mean=mean, factor=factor)
+
+
+def log_loss(logits, labels):
+  """Returns what `objectives._log_loss` does."""
+  at_labels = jnp.take_along_axis(
+    logits, labels[..., None], axis=-1, mode='clip'
+  )[..., 0]
+  return jax.nn.logsumexp(logits, axis=-1) - at_labels, at_labels
+
+
 def _join(x):
   """Returns [..., gates x F] of [..., gates, F]."""
   return x.reshape(*x.shape[:-2], -1)
@@ -107,8 +152,11 @@ def _product(spec, a, b):
   return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
 
 
-# Name of a derivative of `models` -> the function in its place.
+# Name of a derivative -> the function in its place.
 PLAIN = {
+  'models.norms.normalize': normalize,
+  'models.transformer.blocks._norm_mlp': norm_mlp,
+  'train.engine.objectives._log_loss': log_loss,
   'models.lstm._recur': lstm_recur,
   'models.elmo_tasks.highway_lstm._read': highway_read,
   'models.elmo_tasks.coref.coupled_lstm._recur': coupled_recur,

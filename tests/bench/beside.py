@@ -1,11 +1,16 @@
 """Measures ours beside other people's programs, in turns.
 
 python tests/bench/beside.py [NAME ...] takes the options of
-`python -m train.bench`, and measures those of its benches that have rivals.
+`python -m train.bench`, and measures those of its benches that have rivals;
+python tests/bench/beside.py pretraining compares what is learned, see
+`pretraining.py`.
 """
+
+import sys
 
 import elmo_torch
 import hugging_face
+import pretraining
 import tuning
 
 from train import bench
@@ -33,5 +38,7 @@ RIVALS: dict[str, timing.Programs] = {
   'products': {'torch': (hugging_face.products, {})},
 }
 
-if __name__ == '__main__':
+if __name__ == '__main__' and sys.argv[1:2] == ['pretraining']:
+  pretraining.main()
+elif __name__ == '__main__':
   bench.main('python tests/bench/beside.py', RIVALS)

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import graphlib
 import pathlib
 import re
@@ -137,15 +138,26 @@ MODULES = [
 ]
 
 
+@functools.cache
+def imports_in(source: str) -> dict[ast.Import | ast.ImportFrom, bool]:
+  """Returns the import statements of a file, and whether each is at its top."""
+  tree = ast.parse(source)
+  return {
+    node: node in tree.body
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Import | ast.ImportFrom)
+  }
+
+
 def imported(path: pathlib.Path, top_level_only: bool = False) -> set[str]:
   """Returns the first names of all modules that a file imports."""
-  tree = ast.parse(path.read_text())
-  nodes = tree.body if top_level_only else ast.walk(tree)
   names = set()
-  for node in nodes:
+  for node, is_at_top in imports_in(path.read_text()).items():
+    if top_level_only and not is_at_top:
+      continue
     if isinstance(node, ast.Import):
       names |= {alias.name.partition('.')[0] for alias in node.names}
-    elif isinstance(node, ast.ImportFrom):
+    else:
       assert node.level == 0, f'{path}: a relative import'
       names.add(node.module.partition('.')[0])
   return names
@@ -219,15 +231,13 @@ def imports_of(root: pathlib.Path) -> dict[str, set[str]]:
   edges = {}
   for name, path in paths.items():
     edges[name] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports_in(path.read_text()):
       if isinstance(node, ast.Import):
         found = {alias.name for alias in node.names}
-      elif isinstance(node, ast.ImportFrom):
+      else:
         found = {f'{node.module}.{alias.name}' for alias in node.names}
         if not found <= paths.keys():
           found.add(node.module)
-      else:
-        continue
       edges[name] |= found & paths.keys()
   return edges
 

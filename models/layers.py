@@ -331,12 +331,10 @@ def _score_rows_backward(saved: tuple, gradient_BPV: Array) -> tuple:
     # The barrier keeps the compiler from computing it for each of its readers.
     # A TPU's does so inside of the products, for less than an array costs.
     gradient_BPV = lax.optimization_barrier(gradient_BPV)
-  by_table_VD = jnp.einsum(
-    'BPV,BPD->VD', gradient_BPV, x_BPD, preferred_element_type=jnp.float32
-  )
   return (
     jnp.einsum('BPV,VD->BPD', gradient_BPV, table_VD.astype(x_BPD.dtype)),
-    by_table_VD.astype(table_VD.dtype),
+    # Rounded before devices add it up, as other kernels' gradients.
+    jnp.einsum('BPV,BPD->VD', gradient_BPV, x_BPD).astype(table_VD.dtype),
     sum_rows(gradient_BPV, bias_V.dtype)[0],
   )
 

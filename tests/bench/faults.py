@@ -8,7 +8,8 @@ statement left out, or two arguments swapped, as many of each kind. Faults are
 drawn by the seed; those whose module no longer imports are skipped. Every suite
 runs the tests of the module's room, slow ones too, up to the first failure.
 FILE is read again, and what it has is not run twice: a stopped command
-continues.
+continues. To see what the new suite lost, `--only new`, and then `--missed`:
+the old one tries only what the new one did not catch.
 """
 
 import argparse
@@ -289,6 +290,9 @@ def main() -> None:
   parser.add_argument('--count', type=int, default=60)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--only', choices=('old', 'new'))
+  parser.add_argument(
+    '--missed', action='store_true', help='OLD on what NEW does not catch'
+  )
   parser.add_argument('--workers', type=int, default=2)
   parser.add_argument('--out', required=True, type=pathlib.Path)
   flags = parser.parse_args()
@@ -300,12 +304,17 @@ def main() -> None:
     drawn = draw(*suites.values(), flags.count, flags.seed)
     record = {'seed': flags.seed, 'faults': [f._asdict() for f in drawn]}
     flags.out.write_text(json.dumps(record, indent=1) + '\n')
+
+  def asked(name: str, row: dict) -> bool:
+    if flags.missed and name == 'old':
+      return not row.get('new', {}).get('caught', True)
+    return flags.only in (None, name)
+
   work = [
     (name, row)
     for name in suites
-    if flags.only in (None, name)
     for row in record['faults']
-    if name not in row
+    if name not in row and asked(name, row)
   ]
   with tempfile.TemporaryDirectory(prefix='faults-') as folder:
     copies = {}

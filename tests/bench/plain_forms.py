@@ -131,9 +131,9 @@ def _with_gradients(total):
 
 def log_loss(logits, labels):
   """Returns what `objectives._log_loss` does."""
-  at_labels = jnp.take_along_axis(
-    logits, labels[..., None], axis=-1, mode='clip'
-  )[..., 0]
+  classes = lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+  labels = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
+  at_labels = jnp.where(classes == labels, logits, 0).sum(axis=-1)
   return jax.nn.logsumexp(logits, axis=-1) - at_labels, at_labels
 
 

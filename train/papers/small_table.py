@@ -1,9 +1,9 @@
 """A paper's arguments, tried by pre-trainings that the table runs itself.
 
 Each row is pre-trained for several seeds (`Row.pretraining`), and each of these
-fine-tuned for several seeds a column. OUT/TABLE/pretraining has the first,
-OUT/TABLE/ROW_seed_N the second. A cell is the mean over all; an argument is the
-difference of two rows, with its interval.
+fine-tuned for several seeds a column. OUT/pretraining has the first, which
+tables share, OUT/TABLE/ROW_seed_N the second. A cell is the mean over all; an
+argument is the difference of two rows, with its interval.
 """
 
 import dataclasses
@@ -232,7 +232,7 @@ class SmallTable:
     self._pairs = {  # name of a column -> of a folder below --data
       column.name: column.pairs for column in table.columns if column.pairs
     }
-    place = self._request.folder / 'pretraining'
+    place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
     for row in self._request.table.rows:
       pieces = settings.load_config(row.pretraining).data.tokenizer
@@ -330,26 +330,46 @@ class SmallTable:
     )
 
   def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
-    """Runs what is missing; returns {key of a failed run: its error}."""
+    """Runs what is missing; returns {key of a failed run: its error}.
+
+    What a pre-training is judged by comes before the next pre-training, and the
+    page is written between them.
+    """
     from train.host import device
 
     device.enable_compilation_cache()
     text = self._find(TEXT) / '*.txt' if plan.pretrainings else None
-    pairs = {
-      name: self._find(name) for _, names in plan.asked for name in names
-    }
-    for number, each in enumerate(plan.pretrainings, start=1):
-      count = len(plan.pretrainings)
+    for _, names in plan.asked:
+      for name in names:
+        self._find(name)
+    failed: dict[tables.Key, str] = {}
+    tried: set[tables.Key] = set()
+    waiting, count = [*plan.pretrainings], len(plan.pretrainings)
+    while True:
+      for each, names in plan.asked:
+        for name in names if each.results is not None else ():
+          place = self._find(name)
+          console.say(f'\n{each.folder}: {place}')
+          found = files.as_json(self._work.ask(each.folder, place))
+          files.write_atomically(each.answers(name), found + '\n')
+      runs = [
+        run
+        for run in plan.runs
+        if run.key not in tried and self._pretraining(run).results is not None
+      ]
+      tried |= {run.key for run in runs}
+      failed |= tables.fill(runs, plan.changed, self._work.engine)
+      if not waiting:
+        return failed
+      self.write(failed)
+      each = waiting.pop(0)
+      number = count - len(waiting)
       console.say(f'\n[{number}/{count}] pre-training\n{each.command}')
       self._work.pretrain(each, str(text))
-    # The figures of pre-trainings are there to be collected now.
-    plan = self.plan(plan.chosen, rerun=rerun)
-    for each, names in plan.asked:
-      for name in names:
-        console.say(f'\n{each.folder}: {pairs[name]}')
-        found = files.as_json(self._work.ask(each.folder, pairs[name]))
-        files.write_atomically(each.answers(name), found + '\n')
-    return tables.fill(plan.runs, plan.changed, self._work.engine)
+      plan = self.plan(plan.chosen, rerun=rerun)
+
+  def _pretraining(self, run: Run) -> Pretraining:
+    return self.lines[run.line.name].pretraining
 
   def _find(self, name: str) -> epath.Path:
     """Returns a folder below --data."""

@@ -104,6 +104,21 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
 
 
+def test_a_pre_training_is_judged_before_the_next(make, done, tmp_path):
+  def of_first(each):
+    kind, name, *seed = each
+    return name in ('ablation:bert', 'full', 'ablation_bert_seed_0') and (
+      seed in ([], [0])
+    )
+
+  make()
+  first = [i for i, each in enumerate(done) if of_first(each)]
+  later = [i for i, each in enumerate(done) if each[0] == 'pretrain'][1:]
+  assert len(first) == 3 and max(first) < min(later)
+  # Tables share pre-trainings.
+  assert (tmp_path / 'out/pretraining/ablation_bert_seed_0').is_dir()
+
+
 def test_it_goes_on_where_it_was_stopped(make, done, tmp_path):
   make(only=['less'])
   assert {each[1] for each in done if each[0] == 'tune'} == {'less'}
@@ -191,7 +206,10 @@ def test_a_folder_without_books_is_named(make, done, tmp_path):
 
 
 @pytest.mark.parametrize('name', SMALL)
-def test_the_shipped_tables_can_be_planned(name, tmp_path, capsys):
+def test_the_shipped_tables_can_be_planned(name, tmp_path, capsys, monkeypatch):
+  engine = tables.Engine(has_split=lambda *_: True)
+  work = small_table.WORK._replace(engine=engine)
+  monkeypatch.setattr(small_table, 'WORK', work)
   table = table_rows.load_table(name)
   names = {row.name for row in table.rows}
   for contrast in table.contrasts:

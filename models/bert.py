@@ -71,6 +71,29 @@ class BertEmbeddings(nn.Module):
     return self.dropout(self.layer_norm(x_BTD))
 
 
+def projections(params: dict, layers_LBTD: Array, layer: int) -> list[Array]:
+  """Returns queries, keys and values of all heads of a layer, each [B, T, D].
+
+  Args:
+    params: of a Bert whose norms are behind its sums, unboxed, or as a
+      training step splits them.
+    layers_LBTD: its `layers`, see `Bert`.
+    layer: from 0.
+  """
+  # What the layer reads is the output of that before it.
+  x_BTD = layers_LBTD[layer]
+  D = x_BTD.shape[-1]
+  kernel, bias = (
+    leaf.of_layer(layer) if isinstance(leaf, stack.Split) else leaf[layer]
+    for leaf in map(
+      params['layers']['attention']['qkv'].get, ('kernel', 'bias')
+    )
+  )
+  kernel_DE = kernel.reshape(D, -1).astype(x_BTD.dtype)
+  bias_E = bias.reshape(-1).astype(x_BTD.dtype)
+  return jnp.split(x_BTD @ kernel_DE + bias_E, 3, axis=-1)
+
+
 class MlmHead(nn.Module):
   """Predicts tokens: dense, GELU, layer norm, the tied table, and a bias."""
 

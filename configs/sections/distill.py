@@ -22,10 +22,16 @@ def get_bert_config() -> ml_collections.ConfigDict:
   config = base.get_config()
   distill = config.distill = ml_collections.ConfigDict()
   distill.temperature = 2.0  # T, by which both models' logits are divided
-  # Weights of the losses; the last one needs the width of the teacher.
+  # Weights of the losses; that of cosines needs the width of the teacher.
   distill.soft_weight = 5.0  # of the teacher's probabilities of masked tokens
   distill.mlm_weight = 2.0  # of the masked tokens themselves
   distill.cosine_weight = 1.0  # of the directions of the last hidden states
+  # Of how queries, keys and values of the last layer relate (MiniLM's).
+  distill.relation_weight = 0.0
+  distill.relation_heads = 48  # into which both widths are split for it
+  # The teacher's layer, from 1, to which the student's last is compared; None:
+  # its last.
+  distill.relation_layer = config_dict.placeholder(int)
   config.train.objective = 'distil'
   # The workdir of a finished run, or a folder of published weights.
   config.init.teacher = config_dict.placeholder(str)

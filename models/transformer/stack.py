@@ -96,6 +96,11 @@ class Split(NamedTuple):
   loop: Array
   last: tuple[Array, ...]
 
+  def of_layer(self, layer: int) -> Array:
+    """Returns the parameter of a layer, from 0."""
+    first = len(self.loop)
+    return self.loop[layer] if layer < first else self.last[layer - first]
+
 
 def run_layers(
   model: nn.Module,

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from models.layers import LOWEST
+
 Array = jax.Array
 
 
@@ -26,3 +28,20 @@ def directions(ours: Array, theirs: Array) -> Array:
   products = jnp.sum(ours * theirs, axis=-1)
   squares = jnp.sum(ours**2, axis=-1) * jnp.sum(theirs**2, axis=-1)
   return 1 - products * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))
+
+
+def relations(x_BTD: Array, mask_BT: Array, num_heads: int) -> Array:
+  """Returns how alike a row's vectors are to each other, float32 [B, R, T, S].
+
+  The vectors, such as those of a layer's queries, are split into R relation
+  heads of D / R; the products of a pair's are divided by the root of D / R
+  (Wang et al. 2021, MiniLMv2, section 3.1). They are the logits of a softmax
+  over S; positions without the mask have the lowest float32.
+  """
+  B, T, D = x_BTD.shape
+  x_BTRH = x_BTD.reshape(B, T, num_heads, D // num_heads)
+  products_BRTS = jnp.einsum(
+    'BTRH,BSRH->BRTS', x_BTRH, x_BTRH, preferred_element_type=jnp.float32
+  )
+  scale = (D // num_heads) ** -0.5
+  return jnp.where(mask_BT[:, None, None], products_BRTS * scale, LOWEST)

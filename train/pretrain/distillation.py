@@ -1,6 +1,7 @@
-"""DistilBERT's pre-training: a small BERT learns from a large one.
+"""A small BERT learns from a large one: DistilBERT's pre-training, MiniLM's.
 
-Shapes: B batch, T position, P predicted position, D embed, V vocabulary.
+Shapes: B batch, T position, P predicted position, D embed, V vocabulary, L
+layers.
 """
 
 import copy
@@ -17,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from data.examples.pipeline import Examples
 from data.store.corpus import Store
+from models import bert
 from models.layers import Params
 from models.pretrained import strict
 from models.pretrained.weights import Weights
@@ -28,26 +30,43 @@ from train.engine.steps import Batch, Outputs, Sums, TrainStep
 from train.host import device
 from train.params import opened
 
-LOSSES = ('soft', 'mlm', 'cosine')
+# Of which the teacher takes part in all but the second.
+LOSSES = ('soft', 'mlm', 'cosine', 'relation')
 
 
-class TeacherLogits(NamedTuple):
-  """A teacher's outputs of a batch: float32 [B, P, V] and [B, T, D]."""
+class TeacherOutputs(NamedTuple):
+  """A teacher's outputs of a batch.
+
+  Attributes:
+    logits: float32 [B, P, V].
+    hidden: [B, T, D].
+    projections: queries, keys and values of a layer, each [B, T, D]; None
+      without the loss of relations.
+  """
 
   logits: jax.Array
   hidden: jax.Array
+  projections: list[jax.Array] | None = None
 
 
 class DistilledTokens(MaskedTokensAlone):
   """Masked tokens, their probabilities by a teacher, its hidden states.
 
-  The loss is `soft_weight` times T^2 KL(teacher || student) of the masked
-  tokens at the temperature T, `mlm_weight` times their cross-entropy and
-  `cosine_weight` times the mean over real tokens of 1 - cosine of both last
-  hidden states (Sanh et al. 2019, section 2 and the release's weights). The
-  teacher reads the same masked rows, without dropout. Its outputs of a step are
-  computed in the step: to keep them would take V numbers a token, and rows are
-  masked anew each time.
+  The loss is the sum of these, each times its weight (Sanh et al. 2019, section
+  2 and the release's weights; the last of Wang et al. 2021, MiniLMv2, section
+  3):
+
+  - soft: T^2 KL(teacher || student) of the masked tokens at the temperature T.
+  - mlm: the cross-entropy of the masked tokens.
+  - cosine: 1 - cosine of both last hidden states, a mean over real tokens.
+  - relation: KL(teacher || student) of the relations between the queries of a
+    row's tokens, and likewise keys and values, added up; the mean over relation
+    heads and real tokens. They are those of the student's last layer, and of
+    one of the teacher's.
+
+  The teacher reads the same masked rows, without dropout. Its outputs of a step
+  are computed in the step: to keep them would take V numbers a token, and rows
+  are masked anew each time.
 
   Attributes:
     taught: the teacher's parameters inside of a training step, else None.
@@ -70,6 +89,11 @@ class DistilledTokens(MaskedTokensAlone):
       if wanted[f'{name}_weight']
     }
     self.loss_names = tuple(self._factors)
+    if not self._factors.keys() - {'mlm'}:
+      names = ', '.join(f'distill.{name}_weight' for name in LOSSES)
+      raise ValueError(
+        f'{names} are all 0 but that of mlm: the teacher teaches nothing'
+      )
     if 'mlm' not in self._factors:  # held-out text is scored by it
       self.loss_names += ('mlm',)
 
@@ -147,17 +171,33 @@ class DistilledTokens(MaskedTokensAlone):
     rngs: Mapping[str, jax.Array] | None = None,
   ) -> Outputs:
     """Returns the module's outputs, in training with the teacher's."""
-    outputs = super().apply(model, params, batch, rngs)
     if self.taught is None:
-      return outputs
-    theirs = self.teacher.apply(
-      {'params': self.taught}, *self.inputs(batch), train=False
+      return super().apply(model, params, batch, rngs)
+    relates = 'relation' in self._factors
+    outputs, theirs = (
+      module.apply(
+        {'params': weights},
+        *self.inputs(batch),
+        train=keys is not None,
+        rngs=keys,
+        all_layers=relates,
+      )
+      for module, weights, keys in (
+        (model, params, rngs),
+        (self.teacher, self.taught, None),
+      )
     )
-    theirs = jax.lax.stop_gradient(theirs)
-    return {
-      **outputs,
-      'teacher': TeacherLogits(theirs['mlm_logits'], theirs['hidden']),
-    }
+    projections = None
+    if relates:
+      layer = self.config.distill.relation_layer or self.teacher.num_layers
+      projections = bert.projections(self.taught, theirs['layers'], layer - 1)
+      outputs['projections'] = bert.projections(
+        params, outputs.pop('layers'), model.num_layers - 1
+      )
+    teacher = TeacherOutputs(
+      theirs['mlm_logits'], theirs['hidden'], projections
+    )
+    return {**outputs, 'teacher': jax.lax.stop_gradient(teacher)}
 
   def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the losses; without a teacher that of masked tokens alone."""
@@ -177,14 +217,28 @@ class DistilledTokens(MaskedTokensAlone):
       mask = _real_tokens(batch)
       values = soft_targets.directions(outputs['hidden'], teacher.hidden)
       sums['cosine'] = (jnp.sum(values * mask), mask.sum())
+    if 'relation' in self._factors:
+      mask = _real_tokens(batch)
+      relate = functools.partial(
+        soft_targets.relations,
+        mask_BT=batch['token_mask'],
+        num_heads=self.config.distill.relation_heads,
+      )
+      values = sum(
+        soft_targets.divergence(relate(ours), relate(theirs), 1.0).mean(axis=1)
+        for ours, theirs in zip(
+          outputs['projections'], teacher.projections, strict=True
+        )
+      )
+      sums['relation'] = (jnp.sum(values * mask), mask.sum())
     return sums, metrics
 
   def weights(self, batch: Batch) -> dict[str, jax.Array]:
     """Returns each loss's divisor, the factor of the loss in it."""
     predicted = super().weights(batch)['mlm']
     totals = dict.fromkeys(self.loss_names, predicted)
-    if 'cosine' in totals:
-      totals['cosine'] = jnp.maximum(_real_tokens(batch).sum(), 1)
+    for name in {'cosine', 'relation'} & totals.keys():
+      totals[name] = jnp.maximum(_real_tokens(batch).sum(), 1)
     return {
       name: total / self._factors[name]
       if name in self._factors
@@ -229,6 +283,8 @@ def open_teacher(config: ml_collections.ConfigDict) -> Weights:
       ' expected the same, or --config.distill.cosine_weight=0: hidden states'
       ' of two widths have no cosine'
     )
+  if config.distill.relation_weight:
+    _check_relations(config, found)
   longest = max(length for _, length, *_ in config.train.phases)
   if longest > found.model.max_length:
     raise ValueError(
@@ -236,6 +292,40 @@ def open_teacher(config: ml_collections.ConfigDict) -> Weights:
       f' {found.model.max_length} positions'
     )
   return found
+
+
+def _check_relations(
+  config: ml_collections.ConfigDict, teacher: Weights
+) -> None:
+  """Checks that both models have relations of as many heads."""
+  wanted, path = config.distill, config.init.teacher
+  widths = {
+    'model.embed_dim': config.model.embed_dim,
+    f'the width of init.teacher={path}': teacher.model.embed_dim,
+  }
+  for name, width in widths.items():
+    if width % wanted.relation_heads:
+      raise ValueError(
+        f'distill.relation_heads={wanted.relation_heads}, expected a divisor of'
+        f' {width}, {name}'
+      )
+  layer, depth = wanted.relation_layer, teacher.model.num_layers
+  if layer is not None and layer > depth:
+    raise ValueError(
+      f'distill.relation_layer={layer}, but init.teacher={path} has {depth}'
+      ' layers'
+    )
+  norms = {
+    'model.norm': config.model.norm,
+    f'that of init.teacher={path}': teacher.model.norm,
+  }
+  for name, norm in norms.items():
+    if norm != 'post':
+      raise ValueError(
+        f'distill.relation_weight={wanted.relation_weight}, but {name} is'
+        f' {norm!r}, expected post: relations are of what attention reads,'
+        ' which is the output of the layer before only there'
+      )
 
 
 @functools.lru_cache(maxsize=1)

@@ -77,9 +77,9 @@ NUMBERS = {
     RATE: 'mix_dropout',
   },
   'distill': {
-    POSITIVE: 'temperature soft_weight',
+    POSITIVE: 'temperature relation_heads relation_layer',
     UNIT: 'label_weight',
-    AT_LEAST_0: 'mlm_weight cosine_weight',
+    AT_LEAST_0: 'soft_weight mlm_weight cosine_weight relation_weight',
   },
 }
 
@@ -92,6 +92,9 @@ BEFORE = {
   'data.text_field': 'text',
   'data.packed': False,
   'task.long_text': 'head',
+  'distill.relation_weight': 0.0,
+  'distill.relation_heads': 48,
+  'distill.relation_layer': None,
 }
 
 # A run may continue with other values of these: training computes the same

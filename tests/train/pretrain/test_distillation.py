@@ -3,15 +3,19 @@
 import os
 import signal
 
+import jax
 import numpy as np
 import pytest
 import runs
+from flax import linen as nn
 
 from train.exports import folders
 from train.host import processes
 from train.pretrain import distillation
 from train.run import checkpoint, ledger, metrics, settings
 
+PUBLISHED = ('soft', 'mlm', 'cosine')  # DistilBERT's losses
+RELATIONS = {'distill__relation_weight': 1.0, 'distill__relation_heads': 8}
 pytestmark = pytest.mark.usefixtures('one_device')
 
 
@@ -62,7 +66,7 @@ def test_losses_are_those_of_plain_loops(student):
   outputs = {
     'mlm_logits': logits,
     'hidden': hidden,
-    'teacher': distillation.TeacherLogits(theirs, other),
+    'teacher': distillation.TeacherOutputs(theirs, other),
   }
   sums, _ = objective.losses(outputs, batch)
   totals = objective.weights(batch)
@@ -86,6 +90,106 @@ def test_losses_are_those_of_plain_loops(student):
     )
 
 
+def test_relations_are_those_of_plain_loops(student):
+  """Of a student and a teacher of other widths."""
+  from train.architectures.architecture import Vocabulary
+
+  R, lengths = 2, (4, 3)
+  config = student(
+    distill__soft_weight=0.0,
+    distill__cosine_weight=0.0,
+    distill__relation_weight=3.0,
+    distill__relation_heads=R,
+  )
+  objective = distillation.DistilledTokens(config, 8, Vocabulary.of_size(11))
+  objective.taught = {}
+  rng = np.random.default_rng(1)
+  ours = rng.normal(size=(3, 2, 4, 4)).astype(np.float32)
+  theirs = rng.normal(size=(3, 2, 4, 6)).astype(np.float32)
+  batch = {
+    'mlm_targets': np.zeros((2, 1), int),
+    'mlm_weights': np.ones((2, 1), np.float32),
+    'token_mask': np.arange(4) < np.array(lengths)[:, None],
+    'example_mask': np.array([True, True]),
+  }
+  outputs = {
+    'mlm_logits': np.zeros((2, 1, 128), np.float32),
+    'projections': [*ours],
+    'teacher': distillation.TeacherOutputs(None, None, [*theirs]),
+  }
+  sums, _ = objective.losses(outputs, batch)
+
+  def shares(x, row, head, t):
+    width = x.shape[-1] // R
+    part = np.float64(x[row, : lengths[row], head * width : (head + 1) * width])
+    powers = np.exp(part @ part[t] / np.sqrt(width))
+    return powers / powers.sum()
+
+  values = [
+    sum(
+      (q * np.log(q / shares(a, row, head, t))).sum()
+      for a, b in zip(ours, theirs, strict=True)
+      for head in range(R)
+      for q in [shares(b, row, head, t)]
+    )
+    / R
+    for row in (0, 1)
+    for t in range(lengths[row])
+  ]
+  total = objective.weights(batch)['relation']
+  np.testing.assert_allclose(
+    sums['relation'][0] / total, 3 * np.mean(values), rtol=1e-5
+  )
+
+
+def test_projections_are_what_attention_reads(torch):
+  """As transformers' layer makes them."""
+  transformers = pytest.importorskip('transformers')
+  from models import bert
+  from models.pretrained import hugging_face
+
+  model = bert.Bert(
+    vocab_size=50,
+    num_layers=2,
+    embed_dim=32,
+    num_heads=2,
+    mlp_dim=64,
+    max_length=16,
+    heads=('pooler',),
+  )
+  tokens = np.arange(12).reshape(2, 6)
+  inputs = tokens, tokens > -1, 0 * tokens, np.arange(6) + 0 * tokens
+  shapes = jax.eval_shape(
+    lambda: model.init(jax.random.key(0), *inputs, train=False)
+  )
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: rng.normal(0, 0.2, leaf.shape).astype('f4'),
+    nn.unbox(shapes)['params'],
+  )
+  outputs = model.apply(
+    {'params': params}, *inputs, train=False, all_layers=True
+  )
+  found = bert.projections(params, outputs['layers'], 1)
+  config = hugging_face.pretrained_bert.to_config(model)
+  theirs = transformers.BertModel(transformers.BertConfig(**config)).eval()
+  _, arrays = hugging_face.pretrained_bert.to_hugging_face(params, model)
+  weights = {
+    name.removeprefix('bert.'): torch.tensor(np.array(array))
+    for name, array in arrays.items()
+  }
+  theirs.load_state_dict(weights, strict=False)
+  own = theirs.encoder.layer[1].attention.self
+  made = {}
+  for name in ('query', 'key', 'value'):
+    getattr(own, name).register_forward_hook(
+      lambda _, args, output, name=name: made.update({name: output})
+    )
+  theirs(input_ids=torch.tensor(tokens))
+  for ours, name in zip(found, made, strict=True):
+    np.testing.assert_allclose(ours, made[name].detach(), atol=1e-5)
+
+
 @pytest.fixture(scope='module')
 def taught(student, tmp_path_factory):
   """A finished student: config, workdir, results."""
@@ -95,13 +199,13 @@ def taught(student, tmp_path_factory):
 
 def test_it_has_each_loss_and_is_scored_by_its_own(taught):
   _, workdir, results = taught
-  for name in distillation.LOSSES:
+  for name in PUBLISHED:
     assert len(rows_of(workdir, f'train/{name}_loss')) == 4
   assert results['metrics']['eval/mlm_perplexity'] > 1
   assert 'eval/soft_loss' not in results['metrics']
   losses = rows_of(workdir, 'train/loss')
   parts = zip(
-    *(rows_of(workdir, f'train/{name}_loss') for name in distillation.LOSSES),
+    *(rows_of(workdir, f'train/{name}_loss') for name in PUBLISHED),
     strict=True,
   )
   np.testing.assert_allclose(
@@ -137,11 +241,13 @@ def test_its_teacher_has_nothing_to_teach_itself(student, finished, tmp_path):
     model__dropout_rate=0.0,
     model__attention_dropout_rate=0.0,
     distill__mlm_weight=0.0,
+    distill__relation_weight=1.0,
+    distill__relation_heads=4,
     train__micro_batches=2,
     train__steps=1,
   )
   runs.train(config, tmp_path / 'run')
-  for name in ('soft', 'cosine'):
+  for name in ('soft', 'cosine', 'relation'):
     (loss,) = rows_of(tmp_path / 'run', f'train/{name}_loss')
     assert abs(loss) < 1e-5
 
@@ -155,7 +261,20 @@ def test_what_cannot_teach_is_refused_by_name(
     ({'init__teacher': str(small_bert)}, 'has no MLM head'),
     ({'model__embed_dim': 64}, 'model.embed_dim=64: init.teacher='),
     ({'distill__temperature': 0.0}, 'distill.temperature=0.0'),
-    ({'distill__soft_weight': 0.0}, 'distill.soft_weight=0.0'),
+    ({'distill__soft_weight': -1.0}, 'distill.soft_weight=-1.0'),
+    (
+      {'distill__soft_weight': 0.0, 'distill__cosine_weight': 0.0},
+      'the teacher teaches nothing',
+    ),
+    (
+      {'distill__relation_weight': 1.0},
+      'distill.relation_heads=48, expected a divisor of 32, model.embed_dim',
+    ),
+    (
+      RELATIONS | {'distill__relation_layer': 3},
+      'distill.relation_layer=3, but',
+    ),
+    (RELATIONS | {'model__norm': 'pre'}, "but model.norm is 'pre'"),
     ({'train__objective': 'mlm'}, "train.objective='mlm': expected 'distil'"),
     (
       {'model__max_length': 128, 'train__phases': ((2, 128, 8, 'continue'),)},

@@ -147,8 +147,12 @@ def plain_scores(x, table, bias):
   return jnp.einsum('BPD,VD->BPV', x, table) + bias
 
 
+@pytest.mark.parametrize('platform', ['cpu', 'tpu'])
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
-def test_gradients_of_scores_are_those_of_the_plain_einsum(dtype):
+def test_gradients_of_scores_are_those_of_the_plain_einsum(
+  dtype, platform, monkeypatch
+):
+  monkeypatch.setattr(layers, 'platform', lambda: platform)
   rng = np.random.default_rng(0)
   x = rng.normal(size=(2, 3, 16)).astype(dtype)
   table = rng.normal(size=(128, 16)).astype(np.float32)

@@ -48,7 +48,9 @@ def config_of(small_config, tmp_path):
   return make
 
 
-@pytest.mark.parametrize('name', ['bert', 'gpt'])
+@pytest.mark.parametrize(
+  'name', ['bert', pytest.param('gpt', marks=pytest.mark.slow)]
+)
 def test_both_learn_alike_without_dropout(name, config_of, torch, tmp_path):
   pytest.importorskip('transformers')
   run = tmp_path / 'run'

@@ -308,15 +308,9 @@ class TokenTable(nn.Module):
     return score_rows(x_BPD, self.table_VD, bias_V)
 
 
+@jax.custom_vjp
 def score_rows(x_BPD: Array, table_VD: Array, bias_V: Array) -> Array:
   """Returns the products with all rows of a table, float32 [B, P, V]."""
-  # A TPU multiplies the float32 gradient of JAX's own derivative as fast as
-  # bfloat16, computes it inside of the products, and needs less memory.
-  multiply = _score_rows if platform() == 'tpu' else _score_rows_in_dtype
-  return multiply(x_BPD, table_VD, bias_V)
-
-
-def _score_rows(x_BPD: Array, table_VD: Array, bias_V: Array) -> Array:
   logits_BPV = jnp.einsum(
     'BPD,VD->BPV',
     x_BPD,
@@ -326,14 +320,13 @@ def _score_rows(x_BPD: Array, table_VD: Array, bias_V: Array) -> Array:
   return logits_BPV + bias_V
 
 
-# The gradient is ours: its products are of the dtype of x, not float32.
-_score_rows_in_dtype = jax.custom_vjp(_score_rows)
-
-
 def _score_rows_backward(saved: tuple, gradient_BPV: Array) -> tuple:
   x_BPD, table_VD, bias_V = saved
-  # The barrier keeps the compiler from computing it for each of its readers.
-  gradient_BPV = lax.optimization_barrier(gradient_BPV.astype(x_BPD.dtype))
+  gradient_BPV = gradient_BPV.astype(x_BPD.dtype)
+  if platform() != 'tpu':
+    # The barrier keeps the compiler from computing it for each of its readers.
+    # A TPU's does so inside of the products, for less than an array costs.
+    gradient_BPV = lax.optimization_barrier(gradient_BPV)
   by_table_VD = jnp.einsum(
     'BPV,BPD->VD', gradient_BPV, x_BPD, preferred_element_type=jnp.float32
   )
@@ -344,8 +337,8 @@ def _score_rows_backward(saved: tuple, gradient_BPV: Array) -> tuple:
   )
 
 
-_score_rows_in_dtype.defvjp(
-  lambda *arrays: (_score_rows(*arrays), arrays), _score_rows_backward
+score_rows.defvjp(
+  lambda *arrays: (score_rows(*arrays), arrays), _score_rows_backward
 )
 
 

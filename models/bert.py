@@ -83,15 +83,14 @@ def projections(params: dict, layers_LBTD: Array, layer: int) -> list[Array]:
   # What the layer reads is the output of that before it.
   x_BTD = layers_LBTD[layer]
   D = x_BTD.shape[-1]
-  kernel, bias = (
-    leaf.of_layer(layer) if isinstance(leaf, stack.Split) else leaf[layer]
-    for leaf in map(
-      params['layers']['attention']['qkv'].get, ('kernel', 'bias')
-    )
-  )
-  kernel_DE = kernel.reshape(D, -1).astype(x_BTD.dtype)
-  bias_E = bias.reshape(-1).astype(x_BTD.dtype)
-  return jnp.split(x_BTD @ kernel_DE + bias_E, 3, axis=-1)
+  qkv = {
+    name: stack.parameter_of(leaf, layer).astype(x_BTD.dtype)
+    for name, leaf in params['layers']['attention']['qkv'].items()
+  }
+  x_BTE = x_BTD @ qkv['kernel'].reshape(D, -1)
+  if 'bias' in qkv:
+    x_BTE += qkv['bias'].reshape(-1)
+  return jnp.split(x_BTE, 3, axis=-1)
 
 
 class MlmHead(nn.Module):

@@ -96,11 +96,6 @@ class Split(NamedTuple):
   loop: Array
   last: tuple[Array, ...]
 
-  def of_layer(self, layer: int) -> Array:
-    """Returns the parameter of a layer, from 0."""
-    first = len(self.loop)
-    return self.loop[layer] if layer < first else self.last[layer - first]
-
 
 def run_layers(
   model: nn.Module,
@@ -223,6 +218,14 @@ def _run_split(
     if block.keep_hidden:
       hidden.append(hidden_BTD)
   return carry, hidden
+
+
+def parameter_of(leaf: Array | Split, layer: int) -> Array:
+  """Returns the parameter of a layer, from 0, of that of all layers."""
+  if not isinstance(leaf, Split):
+    return leaf[layer]
+  first = len(leaf.loop)
+  return leaf.loop[layer] if layer < first else leaf.last[layer - first]
 
 
 def _is_split(leaf: Any) -> bool:

@@ -101,11 +101,9 @@ def _bert_loss(model: Any, batch: Mapping[str, Any]) -> Any:
   rows = torch.arange(len(batch['tokens']))[:, None]
   masked = outputs.prediction_logits[rows, batch['mlm_positions']]
   loss = _mean_loss(masked, batch['mlm_targets'], batch['mlm_weights'])
-  if outputs.seq_relationship_logits is not None and 'nsp_labels' in batch:
-    loss = loss + _mean_loss(
-      outputs.seq_relationship_logits, batch['nsp_labels'], batch['nsp_weights']
-    )
-  return loss
+  return loss + _mean_loss(
+    outputs.seq_relationship_logits, batch['nsp_labels'], batch['nsp_weights']
+  )
 
 
 def _gpt_loss(model: Any, batch: Mapping[str, Any]) -> Any:
@@ -178,13 +176,9 @@ def train_both(job: Job) -> Iterator[Step]:
   config, seed = job.config, job.config.train.seed
   with sharding.scope(job.mesh, config.mesh.rules):
     state = job.create()
-    params = jax.tree.map(np.asarray, jax.device_get(state.params))
-    theirs = Theirs(params, job.stage(0).model, config)
-    transform = jax.jit(
-      lambda host_batch, keys, step: job.stage(0).objective.transform_at(
-        host_batch, keys, step
-      )
-    )
+    stage = job.stage(0)
+    theirs = Theirs(jax.device_get(state.params), stage.model, config)
+    transform = jax.jit(stage.objective.transform_at)
     for number in range(job.total_steps):
       host_batch = job.batch(number, whole=True)
       rows = np.arange(len(next(iter(host_batch.values()))))
@@ -217,6 +211,11 @@ def make_job(
     raise ValueError(
       f'the config is of a {config.model.name}, expected one of'
       f' {", ".join(OPTIMIZERS)}'
+    )
+  if config.model.name == 'bert' and config.train.objective != 'bert':
+    raise ValueError(
+      f'train.objective={config.train.objective!r}: BertForPreTraining also'
+      " learns next sentences, expected 'bert'"
     )
   length, rows = config.train.phases[0][1:3]
   changes = {
@@ -299,16 +298,19 @@ def _run(flags: argparse.Namespace) -> None:
   record: dict[str, Any] = {'runs': {}}
   if path.exists():
     record = json.loads(path.read_text())
-    if found := {k: record[k] for k in asked if record[k] != asked[k]}:
+    found = {k: record[k] for k in asked if record[k] != asked[k]}
+    expected = {k: asked[k] for k in found}
+    if found:
       raise ValueError(
-        f'{path} is of other runs: found {found}, expected'
-        f' { ({k: asked[k] for k in found}) }; name another --output'
+        f'{path} is of other runs: found {found}, expected {expected};'
+        ' name another --output'
       )
   dropout = 'with dropout' if flags.dropout else 'without dropout'
   record |= asked | {
     'title': f'{flags.config}, {dropout}: the same rows and first parameters',
     'command': shlex.join(['python', 'tests/bench/beside.py', *sys.argv[1:]]),
     'device': device.describe(),
+    'revision': device.revision(),
   }
   for seed in range(flags.seeds):
     if str(seed) in record['runs']:

@@ -60,6 +60,15 @@ def check_bert(config: ml_collections.ConfigDict) -> None:
     'train.objective',
     "'distil' with --config distilbert, which has its keys, and no other there",
   )
+  if 'distill' in config:
+    taught = ('soft_weight', 'cosine_weight', 'relation_weight')
+    settings.expect(
+      config,
+      any(config.distill[key] for key in taught),
+      'distill.soft_weight',
+      'one of distill.soft_weight, cosine_weight and relation_weight above 0:'
+      ' else the teacher teaches nothing',
+    )
   phases = training_phases.check_phases(config)
   stored = any(
     training_phases.has_units(config, phase.kind) and not phase.folder

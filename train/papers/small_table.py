@@ -339,18 +339,17 @@ class SmallTable:
 
     device.enable_compilation_cache()
     text = self._find(TEXT) / '*.txt' if plan.pretrainings else None
-    for _, names in plan.asked:
-      for name in names:
-        self._find(name)
+    pairs = {
+      name: self._find(name) for _, names in plan.asked for name in names
+    }
     failed: dict[tables.Key, str] = {}
     tried: set[tables.Key] = set()
     waiting, count = [*plan.pretrainings], len(plan.pretrainings)
     while True:
       for each, names in plan.asked:
         for name in names if each.results is not None else ():
-          place = self._find(name)
-          console.say(f'\n{each.folder}: {place}')
-          found = files.as_json(self._work.ask(each.folder, place))
+          console.say(f'\n{each.folder}: {pairs[name]}')
+          found = files.as_json(self._work.ask(each.folder, pairs[name]))
           files.write_atomically(each.answers(name), found + '\n')
       runs = [
         run

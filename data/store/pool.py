@@ -24,7 +24,7 @@ from concurrent import futures
 import numpy as np
 
 from data.store import units
-from data.text import ernie_lines, sentences
+from data.text import sentences
 from data.text.text_pieces import Piece
 from data.vocabulary import tokenization
 
@@ -145,6 +145,8 @@ class Encoder:
 
   def _read_ids(self, pieces: Sequence[Piece]) -> Encoded:
     """Reads a work item of `ernie_lines`."""
+    from data.text import ernie_lines  # text has none
+
     tokenizer = self._tokenizer
     symbols = ernie_lines.LineSymbols(
       tokenizer.cls_id, tokenizer.sep_id, tokenizer.vocab_size

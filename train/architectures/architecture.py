@@ -99,6 +99,10 @@ class TextObjective(Objective):
     self.config, self.length, self.vocabulary = config, length, vocabulary
 
   @classmethod
+  def check_beside(cls, config: ConfigDict) -> None:
+    """Checks the model that `beside` gives, before a run reads its text."""
+
+  @classmethod
   def open_examples(
     cls,
     config: ConfigDict,

@@ -80,7 +80,7 @@ def open_beginning(config: ml_collections.ConfigDict) -> Weights:
     )
   weights.check_complete(TOKENIZER_OPTION)
   problems = _differences(weights, config)
-  tokenizer = _known_tokenizer(config)
+  tokenizer = known_tokenizer(config)
   if tokenizer is not None:
     problems += _vocabulary_differences(weights, config, tokenizer)
   _raise(config, problems)
@@ -272,7 +272,7 @@ def _vocabulary_differences(
   ]
 
 
-def _known_tokenizer(config: ml_collections.ConfigDict) -> Tokenizer | None:
+def known_tokenizer(config: ml_collections.ConfigDict) -> Tokenizer | None:
   """Returns the tokenizer of a run; None if it is still to be trained."""
   data = config.data
   folder = epath.Path(data.folder or workdirs.default_store(config))

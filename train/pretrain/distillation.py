@@ -16,8 +16,6 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from data.examples.pipeline import Examples
-from data.store.corpus import Store
 from models import bert
 from models.layers import Params
 from models.pretrained import strict
@@ -28,7 +26,7 @@ from train.engine import soft_targets, steps
 from train.engine.optim import Schedule
 from train.engine.steps import Batch, Outputs, Sums, TrainStep
 from train.host import device
-from train.params import opened
+from train.params import opened, warm_start
 
 LOSSES = ('soft', 'mlm', 'cosine', 'relation')
 
@@ -92,23 +90,24 @@ class DistilledTokens(MaskedTokensAlone):
       self.loss_names += ('mlm',)
 
   @classmethod
-  def open_examples(
-    cls,
-    config: ml_collections.ConfigDict,
-    store: Store,
-    length: int,
-    **options: bool,
-  ) -> Examples:
-    """Opens a split of a store; ValueError for another vocabulary."""
-    theirs, ours = open_teacher(config).tokenizer, store.tokenizer
-    if theirs.fingerprint != ours.fingerprint:
-      raise ValueError(
-        f'init.teacher={config.init.teacher}: its vocabulary is another one'
-        f' ({theirs.vocab_size} pieces, {theirs.fingerprint[:8]}) than that of'
-        f' the text ({ours.vocab_size} pieces, {ours.fingerprint[:8]}):'
-        f' expected --config.data.tokenizer={config.init.teacher}'
+  def check_beside(cls, config: ml_collections.ConfigDict) -> None:
+    """Checks that the teacher fits; ValueError for another vocabulary."""
+    theirs, ours = (
+      open_teacher(config).tokenizer,
+      warm_start.known_tokenizer(config),
+    )
+    if ours is not None and theirs.fingerprint == ours.fingerprint:
+      return
+    found = f'data.tokenizer={config.data.tokenizer} trains one anew'
+    if ours is not None:
+      found = (
+        f'that of the text has {ours.vocab_size} pieces, {ours.fingerprint[:8]}'
       )
-    return super().open_examples(config, store, length, **options)
+    raise ValueError(
+      f'init.teacher={config.init.teacher}: its vocabulary is another one'
+      f' ({theirs.vocab_size} pieces, {theirs.fingerprint[:8]}); {found}:'
+      f' expected --config.data.tokenizer={config.init.teacher}'
+    )
 
   @property
   def teacher(self) -> nn.Module:

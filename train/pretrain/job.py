@@ -64,6 +64,8 @@ def make(
     from train.params import warm_start  # with all that opens weights
 
     beginning = warm_start.open_beginning(config)
+  kind = families.objective_of(config)
+  kind.check_beside(config)
   if processes.is_alone():  # of several, only process 0 needs the text
     run_stores.check_source(config)
   mesh = training.find_devices(config)
@@ -76,7 +78,6 @@ def make(
   plan.check_dialogues(config, stores.values())
   if beginning is not None:
     warm_start.check_vocabulary(beginning, config, store.tokenizer)
-  kind = families.objective_of(config)
   examples, held_out = (
     {
       phase.kind: kind.open_examples(

@@ -300,6 +300,11 @@ def test_another_vocabulary_is_refused(student, finished, tmp_path):
   (other / 'vocab.txt').write_text('\n'.join(words) + '\n')
   with pytest.raises(ValueError, match='its vocabulary is another one'):
     runs.train(student(init__teacher=str(other)), tmp_path / 'new')
+  store = tmp_path / 'store'
+  anew = {'data__folder': str(store), 'data__tokenizer': 'train:wordpiece:99'}
+  with pytest.raises(ValueError, match='data.tokenizer=train:wordpiece:99'):
+    runs.train(student(**anew), tmp_path / 'new')
+  assert not store.exists()  # found before the text is read
 
 
 @pytest.mark.slow

@@ -65,8 +65,10 @@ def _run(
   output: str | None,
 ) -> None:
   from train.benches import table
-  from train.host import device
+  from train.host import device, files
 
+  if output:
+    files.check_new(output, overwrite=True)
   # Every program needs room on the same card.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   if not names:
@@ -87,7 +89,7 @@ def _run(
   }
   text = json.dumps(results, indent=2) + '\n'
   if output:
-    pathlib.Path(output).write_text(text)
+    files.write_atomically(output, text)
     if 'inference' in names:
       from train.benches import inference_picture
 

@@ -296,15 +296,19 @@ def compiled(
   return program.lower(*jax.tree.map(shaped, (variables, texts))).compile()
 
 
-def bench(topology: str | None) -> dict[str, float]:
+def bench(topology: str | None, uses: str | None) -> dict[str, float]:
   """Measures every system, here or on a TPU chip that is not here.
 
-  Prints a row a figure as it comes. Returns name -> figure; the names begin
-  with system, use and length.
+  `uses` are some of `USES` with commas between. Prints a row a figure as it
+  comes. Returns name -> figure; the names begin with system, use and length.
   """
+  chosen = USES if uses is None else uses.split(',')
+  for use in chosen:
+    if use not in USES:
+      raise ValueError(f'--uses {uses}: {use!r} is none of {", ".join(USES)}')
   found = {}
   for system in SYSTEMS:
-    for use in system.uses:
+    for use in (each for each in system.uses if each in chosen):
       rows = (
         measure(system, use, LENGTHS)
         if topology is None

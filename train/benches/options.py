@@ -10,9 +10,15 @@ OPTIONS = {
   'sentences': 'embed N sentences, evenly spread (default: all)',
   'topology': 'a TPU slice such as v5litepod-1, on a chip of which inference is'
   " timed by the compiler's clock, without hardware (default: this machine)",
+  'uses': 'of vectors, classes and tags those for which inference is timed,'
+  ' with commas between (default: all)',
 }
 NUMBERS = ('sentences',)
-OPTIONAL = ('sentences', 'topology')  # a bench needs all its other options
+OPTIONAL = (
+  'sentences',
+  'topology',
+  'uses',
+)  # a bench needs all its other options
 OF_BENCHES = {
   'store': ('text',),
   'batches': (),
@@ -25,7 +31,7 @@ OF_BENCHES = {
   'elmo_embedding': ('trees', 'sentences'),
   'word_cache': ('trees', 'weights', 'sentences'),
   'finetune': ('data', 'weights'),
-  'inference': ('topology',),
+  'inference': ('topology', 'uses'),
   'squad_features': ('data', 'weights'),
   'first_step': (),
   'save': (),

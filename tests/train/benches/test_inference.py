@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from train import bench
 from train.benches import inference, inference_picture
 from train.vectors import length_batches
 
@@ -55,13 +56,23 @@ def test_the_figures_and_their_picture(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(inference, 'LENGTHS', (2, 4))
   monkeypatch.setattr(length_batches, 'CPU_BATCH_TOKENS', 8)
   monkeypatch.setattr(inference, 'REPEATS', 1)
-  found = inference.bench(None)
+  found = inference.bench(None, None)
   assert len(found) == (1 + 3) * 2 * 4
   assert found['BERT | tags | 2 | texts a batch'] == 4
   assert all(figure > 0 for figure in found.values())
   assert 'table, vectors of 4: ' in capsys.readouterr().err
   inference_picture.write(found, tmp_path / 'a.png')
   assert (tmp_path / 'a.png').stat().st_size > 20_000
+  found = inference.bench(None, 'classes,tags')
+  assert {name.split(' | ')[1] for name in found} == {'classes', 'tags'}
+
+
+def test_what_cannot_be_timed_or_written_is_refused(tmp_path):
+  with pytest.raises(ValueError, match="'words' is none of vectors, classes"):
+    inference.bench(None, 'tags,words')
+  missing = str(tmp_path / 'none/figures.json')
+  with pytest.raises(FileNotFoundError, match='no such folder to write to'):
+    bench._run('bench', ['inference'], {}, {}, missing)
 
 
 @pytest.mark.slow

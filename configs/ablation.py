@@ -5,6 +5,9 @@ r"""Small models of one text and one budget, whose pre-training is varied.
 `bert_tiny:modern` and `gpt_tiny:modern`, which learn in such a budget; what is
 predicted is the paper's: next sentences, too, and masks at 15 %.
 
+`ablation:word2vec` are vectors of words of 100 features, for which word2vec
+reads all of the books five times, as by default.
+
   python -m train.tables --table small/bert_tasks --data sets
   python -m train.main --config ablation:bert,no_nsp \
     --config.data.source='books/*.txt'
@@ -14,27 +17,30 @@ from collections.abc import Sequence
 
 import ml_collections
 
-from configs import base, variants
+from configs import base, bert_tiny, variants, word2vec_novels
 from configs.sections import gpt as gpt_section
 
 STEPS = 2_000
 
 
 def get_config(arg: str = 'bert') -> ml_collections.ConfigDict:
-  """Returns the config of a family: bert, gpt or lstm.
+  """Returns the config of a family: bert, gpt, lstm or word2vec.
 
   Behind it may come 'untrained', a step at rate 0 that leaves the weights as
-  they were drawn, and behind bert words of `variants.vary_bert` but 'modern',
-  as in 'bert,no_nsp'.
+  they were drawn, and behind bert words of `variants.vary_bert`, as in
+  'bert,no_nsp': 'modern' predicts what `bert_tiny:modern` does, too. '2018' has
+  the form, the optimiser and the rate of `bert_tiny`.
   """
+  if arg == 'word2vec':
+    return word2vec_novels.get_config().lock()
   family, *words = arg.split(',')
   is_trained = 'untrained' not in words
   words = [word for word in words if word != 'untrained']
   makers = {'bert': _bert, 'gpt': _gpt, 'lstm': _lstm}
   if family not in makers or (words and family != 'bert'):
     raise ValueError(
-      f'ablation:{arg}: expected gpt, lstm, or bert and words of a BERT, as in'
-      ' ablation:bert,no_nsp'
+      f'ablation:{arg}: expected gpt, lstm, word2vec, or bert and words of a'
+      ' BERT, as in ablation:bert,no_nsp'
     )
   config = makers[family](words)
   config.data.source = 'books/*.txt'
@@ -51,22 +57,37 @@ def get_config(arg: str = 'bert') -> ml_collections.ConfigDict:
 
 
 def _bert(words: Sequence[str]) -> ml_collections.ConfigDict:
+  if '2018' in words:
+    return _bert_of_2018([word for word in words if word != '2018'])
   config = base.get_config()
   variants.fit_cpu(config)
+  is_modern = 'modern' in words
+  words = [word for word in words if word != 'modern']
   objective = config.train.objective
   # The form is the last: it fits the MLP to a size.
   variants.vary_bert(config, 'bert-tiny', ','.join((*words, 'modern')))
-  for word in words:
-    objective = variants.BERT_TASKS.get(word, {}).get(
-      'train.objective', objective
-    )
-  config.train.objective = objective
-  config.model.window = 0
-  config.objective.first_mask_rate = None
-  config.data.tokenizer = 'train:wordpiece:8000'
+  if not is_modern:  # it predicts what the paper's does
+    for word in words:
+      objective = variants.BERT_TASKS.get(word, {}).get(
+        'train.objective', objective
+      )
+    config.train.objective = objective
+    config.model.window = 0
+    config.objective.first_mask_rate = None
   config.optim.learning_rate = 1e-2
+  return _of_books(config)
+
+
+def _bert_of_2018(words: Sequence[str]) -> ml_collections.ConfigDict:
+  config = bert_tiny.get_config(','.join(words))
+  return _of_books(config.copy_and_resolve_references())
+
+
+def _of_books(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  config.data.tokenizer = 'train:wordpiece:8000'
   config.init.stddev = 0.06
   config.init.position_stddev = 0.02
+  config.eval.draws = 1
   return config
 
 

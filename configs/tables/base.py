@@ -143,6 +143,7 @@ class Row:
       empty, as in all rows of a table: all runs.
     pretraining: the config, NAME:ARGUMENTS, of the pre-training that
       `small_table` runs for the row; rows of one config share it.
+    changes: of that config, key -> value.
   """
 
   name: str
@@ -160,6 +161,7 @@ class Row:
   increase: tuple[str, ...] = ()
   reference: str = ''
   pretraining: str = ''
+  changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,9 @@ and tells of each of the paper's arguments whether it holds at this size.
 
 from typing import Any
 
-from configs.tables.base import Column, Part, Row
+from configs import variants
+from configs.tables import base, sesame_elmo
+from configs.tables.base import Column, Part, Row, TaskModel
 
 # One recipe for all rows, chosen beforehand: what fine-tunes a model of two
 # layers of 128 (Turc et al. 2019 try 3e-5 to 3e-4 for them).
@@ -44,6 +46,31 @@ NOTES = (
   ' 95 %, by the deviation between pre-trainings, pooled over the rows, each'
   ' pre-training being the mean of its fine-tunings.',
 )
+WORD_NOTE = (
+  'word2vec reads all of the books five times, the others less than half of'
+  " them; ELMo's task models learn from its vectors, by recipes of their own."
+)
+
+
+def _word_model(name: str, recipe: dict[str, Any]) -> TaskModel:
+  """Returns a model on vectors of words, of as many examples as the others.
+
+  Its own settings come before those of a column, whose number of examples and
+  choice of the last epoch stay.
+  """
+  kept = ('data.train_limit', 'data.eval_limit')
+  own = variants.WORD_MODELS[name] | recipe | {'train.patience': None}
+  return TaskModel(name, {k: v for k, v in own.items() if k not in kept})
+
+
+WORD_MODELS = {
+  'sst2': _word_model('bcn', sesame_elmo.SST5),
+  'mrpc': _word_model('bilstm_attention', sesame_elmo.MRPC),
+  'stsb': _word_model('bilstm_attention', sesame_elmo.MRPC),
+  'cola': _word_model('bcn', sesame_elmo.SST5),
+  'squad1': _word_model('bidaf', sesame_elmo.SQUAD),
+  'panx_en': _word_model('bilstm_crf', sesame_elmo.PANX),
+}
 
 
 def row(
@@ -54,12 +81,22 @@ def row(
 ) -> Row:
   """Returns a row whose weights come of a pre-training by a config."""
   words = pretraining.partition(':')[2]
-  family = words.partition(',')[0]
+  fields.setdefault('family', words.partition(',')[0])
   return Row(
     name,
     values,
-    family=family,
     needs=f'the pre-training {pretraining}',
     pretraining=pretraining,
     **fields,
+  )
+
+
+def word_row(name: str, num_columns: int) -> Row:
+  """Returns a row of vectors of words, of the same books."""
+  return row(
+    name,
+    ('',) * num_columns,
+    'ablation:word2vec',
+    family=base.VECTORS,
+    models=WORD_MODELS,
   )

@@ -11,6 +11,7 @@ from configs.tables.base import Contrast
 
 FULL, NO_NSP, LTR = 'MLM & NSP', 'No NSP', 'LTR & No NSP'
 BILSTM, UNTRAINED = 'LTR & No NSP + BiLSTM', 'no pre-training'
+WORDS = 'word2vec'
 NONE = ''
 
 TABLE = base.Table(
@@ -20,9 +21,10 @@ TABLE = base.Table(
   columns=(*small.SENTENCES, small.SQUAD1, small.PANX, small.BLIMP),
   maker='small_table',
   seeds=3,
-  notes=small.NOTES,
+  notes=(*small.NOTES, small.WORD_NOTE),
   contrasts=(
     Contrast('Pre-training helps', FULL, UNTRAINED),
+    Contrast('It is better than vectors of words', FULL, WORDS),
     Contrast('Predicting the next sentence helps', FULL, NO_NSP),
     Contrast('Reading both sides helps', NO_NSP, LTR),
     Contrast('A BiLSTM on top helps a model of one side', BILSTM, LTR),
@@ -47,5 +49,6 @@ TABLE = base.Table(
       overrides={'task.bilstm_layers': 2},
     ),
     small.row(UNTRAINED, (NONE,) * 7, 'ablation:bert,untrained'),
+    small.word_row(WORDS, 7),
   ),
 )

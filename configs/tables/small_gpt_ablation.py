@@ -10,6 +10,7 @@ from configs.tables.base import Contrast
 
 FULL, NO_LOSS = 'Transformer w/ aux LM (full)', 'Transformer w/o aux LM'
 UNTRAINED, LSTM = 'Transformer w/o pre-training', 'LSTM w/ aux LM'
+WORDS = 'word2vec'
 AUXILIARY = {'task.lm_weight': 0.5}
 
 TABLE = base.Table(
@@ -21,10 +22,12 @@ TABLE = base.Table(
   seeds=3,
   notes=(
     *small.NOTES,
+    small.WORD_NOTE,
     "Published: MRPC's F1, STS-B's Pearson correlation, of the test server.",
   ),
   contrasts=(
     Contrast('Pre-training helps', FULL, UNTRAINED),
+    Contrast('It is better than vectors of words', FULL, WORDS),
     Contrast('The auxiliary loss helps', FULL, NO_LOSS),
     Contrast('A Transformer is better than an LSTM', FULL, LSTM),
   ),
@@ -50,5 +53,6 @@ TABLE = base.Table(
       'ablation:lstm',
       overrides=AUXILIARY,
     ),
+    small.word_row(WORDS, 5),
   ),
 )

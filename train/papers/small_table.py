@@ -33,6 +33,7 @@ from train.papers import (
 from train.papers.table_plan import Cell, CellRequest, Run
 from train.papers.table_rows import Line
 from train.run import settings, workdirs
+from train.run.settings import FlatConfig
 
 # Of the command that it takes.
 OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
@@ -53,11 +54,13 @@ class Pretraining(NamedTuple):
 
   Attributes:
     config: NAME:ARGUMENTS.
+    changes: of the config, key -> value.
     folder: its workdir.
     store: of the text, by the tokenizer of its family.
   """
 
   config: str
+  changes: FlatConfig
   seed: int
   folder: epath.Path
   store: epath.Path
@@ -75,13 +78,19 @@ class Pretraining(NamedTuple):
     """Returns its config."""
     overrides = {'train.seed': self.seed, 'data.folder': str(self.store)}
     return settings.with_overrides(
-      settings.load_config(self.config), overrides
+      settings.load_config(self.config), {**self.changes, **overrides}
     ).lock()
+
+  @property
+  def name(self) -> str:
+    """The config with its changes."""
+    return _name(self.config, self.changes)
 
   @property
   def command(self) -> str:
     """The shell command of the run."""
     words = ['python', '-m', 'train.main', '--config', self.config]
+    words += [f'--config.{key}={v}' for key, v in self.changes.items()]
     words += [f'--config.train.seed={self.seed}']
     words += [f'--config.data.folder={self.store}']
     return shlex.join([*words, '--workdir', str(self.folder)])
@@ -235,17 +244,21 @@ class SmallTable:
     place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
     for row in self._request.table.rows:
-      pieces = settings.load_config(row.pretraining).data.tokenizer
+      begun = settings.load_config(row.pretraining)
+      pieces = settings.with_overrides(begun, row.changes).data.tokenizer
       store = place / f'store_{table_rows.slug(pieces)}'
       for seed in range(table.pretrainings):
         name = f'{row.name}, seed {seed}'
-        folder = place / f'{table_rows.slug(row.pretraining)}_seed_{seed}'
+        stem = table_rows.slug(_name(row.pretraining, row.changes))
+        folder = place / f'{stem}_seed_{seed}'
+        is_words = row.family == base.VECTORS
+        weights = folder / 'vectors.txt' if is_words else folder
         self.lines[name] = TrainedLine(
           row.name,
           Line(
-            dataclasses.replace(row, name=name), False, str(folder), row.family
+            dataclasses.replace(row, name=name), False, str(weights), row.family
           ),
-          Pretraining(row.pretraining, seed, folder, store),
+          Pretraining(row.pretraining, row.changes, seed, folder, store),
         )
 
   def choose(self, only: Sequence[str]) -> Chosen:
@@ -297,7 +310,9 @@ class SmallTable:
       left = [
         pairs
         for column, pairs in self._pairs.items()
-        if (each.row, column) in chosen and not run.answers(pairs).exists()
+        if (each.row, column) in chosen
+        and each.line.family != base.VECTORS  # they score no sentence
+        and not run.answers(pairs).exists()
       ]
       if left:
         asked[run.folder] = run, left
@@ -326,8 +341,26 @@ class SmallTable:
     tunings = sum(run.num_seeds for run in plan.runs)
     console.say(
       f'{len(plan.pretrainings)} pre-trainings of {_steps(plan):,} steps in all'
-      f' and {tunings} fine-tunings. {_expected(plan)}'
+      f' and {tunings} fine-tunings. {self._expected(plan)}'
     )
+
+  def _expected(self, plan: Missing) -> str:
+    """Returns the hours that are left, by the seconds of what is finished."""
+    found = (each.pretraining.results for each in self.lines.values())
+    trained = [each for each in found if each and each['steps'] > 1]
+    tuned = []
+    for run in (run for cell in plan.cells for run in cell.runs):
+      summary = table_figures.read_summary(run.summary)
+      if summary is not None and run.part.task != base.PRETRAINING:
+        tuned += [each['seconds'] for each in summary['runs']]
+    if not (trained and tuned):
+      return 'Finished runs tell the hours; there are none yet.'
+    seconds, steps = (
+      sum(each[name] for each in trained) for name in ('seconds', 'steps')
+    )
+    seconds *= _steps(plan) / steps
+    seconds += statistics.fmean(tuned) * sum(r.num_seeds for r in plan.runs)
+    return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
 
   def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
     """Runs what is missing; returns {key of a failed run: its error}.
@@ -446,30 +479,16 @@ class SmallTable:
       )
 
 
+def _name(config: str, changes: FlatConfig) -> str:
+  return ' '.join([config, *(f'{key}={v}' for key, v in changes.items())])
+
+
 def _steps(plan: Missing) -> int:
   return sum(
     phase[0]
     for each in plan.pretrainings
     for phase in each.resolve().train.phases
   )
-
-
-def _expected(plan: Missing) -> str:
-  """Returns the hours that are left, by the seconds of what is finished."""
-  trained, tuned = [], []
-  for cell in plan.cells:
-    results = workdirs.read_results(epath.Path(cell.line.weights))
-    if results is not None and results['steps'] > 1:
-      trained.append(results['seconds'] / results['steps'])
-    for run in cell.runs:
-      summary = table_figures.read_summary(run.summary)
-      if summary is not None and run.part.task != base.PRETRAINING:
-        tuned += [each['seconds'] for each in summary['runs']]
-  if not (trained and tuned):
-    return 'Finished runs tell the hours; there are none yet.'
-  seconds = statistics.fmean(trained) * _steps(plan)
-  seconds += statistics.fmean(tuned) * sum(run.num_seeds for run in plan.runs)
-  return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
 
 
 def lay_out(
@@ -510,7 +529,7 @@ def lay_out(
       ]
       details.append(
         (
-          each.config,
+          each.name,
           str(each.seed),
           f'{results["steps"]:,}',
           ', '.join(perplexity),

@@ -242,7 +242,8 @@ def _find_run(
     source = next(found, source)
   args = [*row.args, *part.args]
   model = _model_of(line, part)
-  if model is not None:
+  if model is not None:  # it has a recipe of its own
+    args = [arg for arg in args if not arg.startswith('recipe=')]
     args.append(f'model={model.name}')
   elif not any(arg.startswith('recipe=') for arg in args):
     paper = 'gpt' if line.family in base.LEFT_TO_RIGHT else 'bert'
@@ -257,7 +258,11 @@ def _find_run(
   given = {
     key: value for key, value in request.overrides.items() if key not in foreign
   }
-  settings_ = _settings_of(model, line) | {**part.overrides, **row.overrides}
+  settings_ = {
+    **{k: v for k, v in part.overrides.items() if k not in foreign},
+    **_settings_of(model, line),
+    **row.overrides,
+  }
   if settings_.get('task.word_dim') == 0:  # layers in their place
     given.pop('task.word_vectors', None)
   overrides |= settings_ | given

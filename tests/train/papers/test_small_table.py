@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 
 import numpy as np
 import pytest
@@ -218,9 +219,31 @@ def test_the_shipped_tables_can_be_planned(name, tmp_path, capsys, monkeypatch):
   assert 'ablation:' in capsys.readouterr().out
 
 
+def test_vectors_of_words_have_models_of_their_own(
+  tmp_path, capsys, monkeypatch
+):
+  engine = tables.Engine(has_split=lambda *_: True)
+  work = small_table.WORK._replace(engine=engine)
+  monkeypatch.setattr(small_table, 'WORK', work)
+  table = table_rows.load_table('small/bert_tasks')
+  options = {'data': 'sets', 'only': ['word2vec'], 'dry_run': True}
+  assert small_table.make(table, tmp_path, **options)
+  lines = [shlex.split(each) for each in capsys.readouterr().out.splitlines()]
+  tuned = {each[4]: each for each in lines if each[2] == 'train.sweep'}
+  assert len(lines) == 2 + 2 * 6  # pre-trainings, tasks; no pairs
+  assert len(tuned) == 6
+  folder = tmp_path / 'pretraining/ablation_word2vec_seed_1'
+  found = tuned['transfer:task=cola,model=bcn']
+  assert f'--config.task.word_vectors={folder}/vectors.txt' in found
+  assert '--config.optim.learning_rate=0.001' in found  # the model's own
+  assert '--config.data.train_limit=8000' in found  # of all rows
+  assert '--config.train.select=last' in found
+
+
 @pytest.mark.parametrize(
   ('arg', 'keys'),
   [
+    ('word2vec', {'model.name': 'word2vec', 'train.num_epochs': 5.0}),
     ('bert', {'train.objective': 'bert', 'model.left_to_right': False}),
     ('bert,no_nsp', {'train.objective': 'mlm'}),
     ('bert,ltr_no_nsp', {'train.objective': 'lm', 'model.left_to_right': True}),
@@ -237,7 +260,8 @@ def test_configs_differ_by_what_is_asked(arg, keys):
     section, name = key.split('.')
     assert config[section][name] == value
   phases = ablation.get_config('bert').train.phases
-  assert (config.train.phases == phases) is ('untrained' not in arg)
+  of_the_budget = arg.split(',')[-1] not in ('untrained', 'word2vec')
+  assert (config.train.phases == phases) is of_the_budget
 
 
 @pytest.mark.parametrize('arg', ['elmo', 'gpt,no_nsp', 'bert,half', ''])

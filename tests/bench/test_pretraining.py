@@ -54,7 +54,9 @@ def config_of(small_config, tmp_path):
 def test_both_learn_alike_without_dropout(name, config_of, torch, tmp_path):
   pytest.importorskip('transformers')
   run = tmp_path / 'run'
-  job = pretraining.make_job(config_of(name), 4, 1, str(run), dropout=False)
+  job = pretraining.make_job(
+    config_of(name), 4, 1, str(run), rate=1e-3, dropout=False
+  )
   steps = [*pretraining.train_both(job)]
   assert len(steps) == 4
   for step in steps:
@@ -67,7 +69,7 @@ def test_a_model_that_hugging_face_lacks_is_refused(small_config):
   with config.unlocked():
     config.model.name = 'elmo'
   with pytest.raises(ValueError, match=r'of a elmo, expected one of bert, gpt'):
-    pretraining.make_job(config, 1, 0, 'run', dropout=False)
+    pretraining.make_job(config, 1, 0, 'run', rate=1e-3, dropout=False)
 
 
 def test_the_summary_and_the_picture(tmp_path):

@@ -21,6 +21,8 @@ RECIPE = {
   'task.max_length': 64,
   'data.train_limit': 8_000,
 }
+# Those of its keys that hold for frozen features, too.
+FROZEN = {key: RECIPE[key] for key in ('task.max_length', 'data.train_limit')}
 SQUAD = RECIPE | {'task.max_length': 256, 'train.num_epochs': 2.0}
 
 

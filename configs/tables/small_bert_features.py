@@ -43,7 +43,7 @@ TABLE = base.Table(
           'panx_en',
           ('dev/f1',),
           (),
-          {'task.max_length': 64, 'data.train_limit': 8_000},
+          small.FROZEN,
         ),
       ),
     ),

@@ -17,11 +17,7 @@ FEATURES = Column(
     dataclasses.replace(
       _PART,
       args=('recipe=frozen',),
-      overrides={
-        'task.max_length': 64,
-        'data.train_limit': 8_000,
-        'task.features': 'sum_all',
-      },
+      overrides=small.FROZEN | {'task.features': 'sum_all'},
       label='feature_based',
     ),
   ),

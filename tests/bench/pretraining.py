@@ -25,7 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +43,7 @@ from train.run.job import Job
 
 # Steps over which the losses without dropout are compared one by one.
 COMPARED = 200
-SMOOTHED = 50  # steps whose mean is one point of the picture
+POINTS = 40  # of a curve of the picture, each the mean of some steps
 END = 100  # last steps, whose mean is the end of a run
 DROPOUTS = ('model.dropout_rate', 'model.attention_dropout_rate')
 DROPOUT = 0.1  # the papers'
@@ -262,9 +262,10 @@ def draw(record: Mapping[str, Any], path: epath.Path) -> None:
   """Draws the losses of both programs, and their difference."""
   figure = pictures.figure(7, 6)
   above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+  size = -(-record['steps'] // POINTS)
   for number, (seed, run) in enumerate(record['runs'].items()):
-    curves = {name: _smooth(np.array(run[name])) for name in ('ours', 'theirs')}
-    places = (np.arange(len(curves['ours'])) + 0.5) * SMOOTHED
+    curves = {name: _means(run[name], size) for name in ('ours', 'theirs')}
+    places = (np.arange(len(curves['ours'])) + 0.5) * size
     below.axhline(0, color='0.8', linewidth=0.8)
     for name, style in (('ours', '-'), ('theirs', '--')):
       above.plot(
@@ -279,13 +280,14 @@ def draw(record: Mapping[str, Any], path: epath.Path) -> None:
   above.set_title(record['title'])
   above.legend()
   below.set_ylabel('Sesame - PyTorch')
-  below.set_xlabel(f'step; a point is the mean of {SMOOTHED}')
+  below.set_xlabel(f'step; a point is the mean of {size}')
   pictures.save(figure, path, dpi=120)
 
 
-def _smooth(losses: np.ndarray) -> np.ndarray:
-  whole = len(losses) // SMOOTHED * SMOOTHED
-  return losses[:whole].reshape(-1, SMOOTHED).mean(axis=1)
+def _means(losses: Sequence[float], size: int) -> np.ndarray:
+  """Returns the means of `size` losses each, without a rest."""
+  whole = len(losses) // size * size
+  return np.reshape(losses[:whole], (-1, size)).mean(axis=1)
 
 
 def _run(flags: argparse.Namespace) -> None:

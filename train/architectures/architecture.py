@@ -90,10 +90,12 @@ class TextObjective(Objective):
   Attributes:
     has_memory: whether rows keep memory from batch to batch, see `carry`.
     num_steps: of the whole run, all phases.
+    teacher: another model that reads each batch of a training step, too.
   """
 
   has_memory = False
   num_steps = 1
+  teacher: nn.Module | None = None
 
   def __init__(self, config: ConfigDict, length: int, vocabulary: Vocabulary):
     self.config, self.length, self.vocabulary = config, length, vocabulary

@@ -63,13 +63,17 @@ class Parts:
     """Returns the model FLOPs of one training step of a phase."""
     objective = self.objective_of[phase.kind]
     inputs = model_inputs(self.model, objective, phase.global_batch)
-    return 3 * flops.forward(
-      self.model,
-      inputs,
-      vocab_size=self.model.vocab_size,
-      method=objective.method,
-      train=True,
-    )
+
+    def forward(model: nn.Module, *, train: bool) -> int:
+      size, method = model.vocab_size, objective.method
+      return flops.forward(
+        model, inputs, vocab_size=size, method=method, train=train
+      )
+
+    ours = 3 * forward(self.model, train=True)
+    if objective.teacher is None:
+      return ours
+    return ours + forward(objective.teacher, train=False)
 
   @property
   def objective(self) -> TextObjective:

@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from train.exports import folders
 from train.host import processes
-from train.pretrain import distillation
+from train.pretrain import distillation, job
 from train.run import checkpoint, ledger, metrics, settings
 
 PUBLISHED = ('soft', 'mlm', 'cosine')  # DistilBERT's losses
@@ -305,6 +305,19 @@ def test_another_vocabulary_is_refused(student, finished, tmp_path):
   with pytest.raises(ValueError, match='data.tokenizer=train:wordpiece:99'):
     runs.train(student(**anew), tmp_path / 'new')
   assert not store.exists()  # found before the text is read
+
+
+def test_flops_of_a_step_count_the_teacher(student, small_config, tmp_path):
+  def flops(config):
+    made = job.make(config, tmp_path / 'run')
+    return made.work(0, {})[1]
+
+  phases = ((4, 32, 16, 'continue'),)
+  alone, teacher = (
+    flops(small_config(train__objective='mlm', train__phases=phases, **changes))
+    for changes in ({'model__num_layers': 1}, {})
+  )
+  assert flops(student()) == alone + teacher // 3  # it is not trained
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@ r"""Distils a fine-tuned model into fewer layers, and compares the students.
 A teacher of each task; for each seed a student with the layers that
 `init.layers` names, once fine-tuned alone and once with the teacher, by the
 same recipe in the same number of steps; then the seconds of scoring dev, in
-turns. What is finished in the workdirs is not repeated.
+turns. `--beside` names a published small model, as `onnx_weights.py` makes one,
+that is fine-tuned alone and with the teacher likewise. What is finished in the
+workdirs is not repeated.
 
   python tests/bench/distillation.py --weights W --data glue \
     --tasks mrpc,stsb --seeds 3 --workdir runs/distillation \
@@ -39,7 +41,6 @@ RECIPE = (
   '--config.train.platform=cpu',
 )
 METRICS = {'mrpc': 'f1', 'stsb': 'spearman', 'sst2': 'accuracy'}
-STUDENTS = ('alone', 'distilled')
 
 
 def commands_of(
@@ -56,20 +57,23 @@ def commands_of(
     data = f'--config.data.source={arguments.data}'
     return [*first, data, *RECIPE, *arguments.set, *own]
 
-  return {
+  distilled = (
+    f'--config.init.teacher={teacher}',
+    f'--config.distill.temperature={arguments.temperature}',
+    f'--config.distill.label_weight={arguments.label_weight}',
+  )
+  found = {
     'teacher': command_of('transfer', weights),
     'alone': command_of(
       'transfer', *(begin or [f'--config.init.weights={teacher}']), layers
     ),
-    'distilled': command_of(
-      'distill',
-      f'--config.init.teacher={teacher}',
-      *begin,
-      layers,
-      f'--config.distill.temperature={arguments.temperature}',
-      f'--config.distill.label_weight={arguments.label_weight}',
-    ),
+    'distilled': command_of('distill', *distilled, *begin, layers),
   }
+  if arguments.beside:
+    beside = f'--config.init.weights={arguments.beside}'
+    found['beside, alone'] = command_of('transfer', beside)
+    found['beside, distilled'] = command_of('distill', *distilled, beside)
+  return found
 
 
 def train(ours: Sequence[str], workdir: pathlib.Path) -> Mapping[str, Any]:
@@ -112,11 +116,11 @@ def measure(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
   folder = folder / task
   folder.mkdir(parents=True, exist_ok=True)
   teacher = train(ours['teacher'], folder / 'teacher')
-  scores = {name: [] for name in STUDENTS}
+  scores = {name: [] for name in ours if name != 'teacher'}
   for seed in range(arguments.seeds):
-    for name in STUDENTS:
+    for name in scores:
       seeded = [*ours[name], f'--config.train.seed={seed}']
-      results = train(seeded, folder / f'{name}-{seed}')
+      results = train(seeded, folder / f'{name.replace(", ", "-")}-{seed}')
       scores[name].append(results['metrics'][metric])
   seconds = seconds_of(
     {'teacher': folder / 'teacher', 'student': folder / 'distilled-0'},
@@ -151,6 +155,7 @@ def main() -> None:
   add('--tasks', default='mrpc,stsb', help=f'some of {", ".join(METRICS)}')
   add('--seeds', type=command.positive, default=3)
   add('--layers', default='every:2', help='init.layers of the students')
+  add('--beside', help='a published small model, fine-tuned likewise')
   add('--begin', choices=('teacher', 'weights'), default='weights')
   add('--temperature', type=float, default=2.0)
   add('--label_weight', type=float, default=0.5)

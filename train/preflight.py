@@ -16,7 +16,6 @@ if __name__ == '__main__':
 
 import contextlib
 import json
-import os
 import sys
 
 from absl import flags
@@ -64,11 +63,7 @@ def _preflight() -> None:
     with contextlib.redirect_stdout(sys.stderr if _JSON.value else sys.stdout):
       printing.print_report(report, _PRICE.value)
     if _TABLE.value:
-      file, colon, argument = command.config_file().partition(':')
-      stem = os.path.splitext(os.path.basename(file))[0]
-      if 'task' in command.CONFIG.value:  # its argument tells it from others
-        stem += colon + argument
-      printing.add_to_table(_TABLE.value, stem, report)
+      printing.add_to_table(_TABLE.value, command.config_file(), report)
     reports.append(report)
   if _JSON.value:
     print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))

@@ -145,9 +145,14 @@ def flags(override: FlatConfig) -> str:
   return ' '.join(f'--config.{key}={value}' for key, value in override.items())
 
 
-def add_to_table(path: epath.PathLike, name: str, report: Mapping) -> None:
-  """Adds or replaces a report in a table's JSON file and its Markdown."""
+def add_to_table(path: epath.PathLike, config: str, report: Mapping) -> None:
+  """Adds or replaces a report in a table's JSON file and its Markdown.
+
+  A row is of a config, FILE:ARGUMENT without the file's folder and ending.
+  """
   path = epath.Path(path)
+  file, colon, argument = config.partition(':')
+  name = epath.Path(file).stem + colon + argument
   rows = json.loads(path.read_text()) if path.exists() else {}
   rows[f'{name} {report["topology"]}'] = report
   files.write_atomically(path, json.dumps(rows, indent=1) + '\n')

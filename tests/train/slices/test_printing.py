@@ -55,7 +55,7 @@ def test_the_estimate_is_printed_by_kind_of_work(report, capsys, tmp_path):
     '40 chip-hours, 80 to pay, without evaluation, checkpoints and waiting',
   ):
     assert text in printed, printed
-  printing.add_to_table(tmp_path / 'table.json', 'bert_base', report)
+  printing.add_to_table(tmp_path / 'table.json', 'a/bert_base.py', report)
   row = (tmp_path / 'table.md').read_text().splitlines()[-1]
   assert row.endswith('| 30.00 | 20.00 | 30.0% | 2.5 (40) |')
 

@@ -69,6 +69,15 @@ def speeds(name, bench, ours, *theirs, digits=1):
   )
 
 
+def learned(name):
+  """Returns the end of a pre-training by a program and its seconds."""
+  file = 'pretraining_bert_cpu'
+  seconds = {'ours': 'our_seconds', 'theirs': 'their_seconds'}[name]
+  end = f'summary mean_loss_of_last_100_steps {name} 0'
+  found = show(file, end, digits=5) + show(file, f'summary {seconds}', digits=3)
+  return (found,)
+
+
 def killed(name):
   assert at(name, 'all_equal')
   return [str(at(name, 'kills'))], []
@@ -138,6 +147,8 @@ def expected():
     'SciTail accuracy, 5,000 examples, ESIM with GloVe (3 seeds)': of_elmo(
       'scitail/accuracy'
     ),
+    'bert_tiny, 2,000 steps from the same parameters on the same rows: loss of'
+    ' the last 100': learned('ours') + learned('theirs'),
     'BERT-Base, a training step of 8 x 128': speeds(
       'bench_cpu',
       'step',

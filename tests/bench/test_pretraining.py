@@ -85,5 +85,6 @@ def test_the_summary_and_the_picture(tmp_path):
   assert found['speed_ratio'] == pytest.approx(2)
   ends = found['mean_loss_of_last_100_steps']
   assert ends['theirs'][0] - ends['ours'][0] == pytest.approx(0.5)
-  pretraining.draw({'runs': {'0': run}, 'title': 'a'}, tmp_path / 'a.png')
+  record = {'runs': {'0': run}, 'steps': 300, 'title': 'a'}
+  pretraining.draw(record, tmp_path / 'a.png')
   assert (tmp_path / 'a.png').stat().st_size > 10_000

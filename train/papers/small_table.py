@@ -366,7 +366,8 @@ class SmallTable:
     """Runs what is missing; returns {key of a failed run: its error}.
 
     What a pre-training is judged by comes before the next pre-training, and the
-    page is written between them.
+    page is written between them. One whose numbers are not finite is told there
+    and leaves its cells empty.
     """
     from train.host import device
 
@@ -397,7 +398,12 @@ class SmallTable:
       each = waiting.pop(0)
       number = count - len(waiting)
       console.say(f'\n[{number}/{count}] pre-training\n{each.command}')
-      self._work.pretrain(each, str(text))
+      try:
+        self._work.pretrain(each, str(text))
+      except FloatingPointError as error:  # the others go on
+        told = str(error).partition('\n')[0]
+        failed[each.name, f'pre-training, seed {each.seed}', ''] = told
+        console.say(f'failed: {error}')
       plan = self.plan(plan.chosen, rerun=rerun)
 
   def _pretraining(self, run: Run) -> Pretraining:

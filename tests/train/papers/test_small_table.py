@@ -133,6 +133,29 @@ def test_it_goes_on_where_it_was_stopped(make, done, tmp_path):
   assert not [each for each in done if 'less' in each or 'no_nsp' in each]
 
 
+def test_the_others_go_on_where_a_pre_training_diverges(
+  make, done, tmp_path, monkeypatch
+):
+  work = small_table.WORK
+
+  def pretrain(run, text):
+    if run.config == 'ablation:bert,no_nsp' and run.seed:
+      raise FloatingPointError(
+        'the loss was not finite in step 7.\nSo it ends.'
+      )
+    work.pretrain(run, text)
+
+  monkeypatch.setattr(small_table, 'WORK', work._replace(pretrain=pretrain))
+  assert not make()
+  tuned = {each[1:] for each in done if each[0] == 'tune'}
+  assert ('less', 1) not in tuned and ('none', 1) in tuned and len(tuned) == 5
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert (
+    '- ablation:bert,no_nsp, pre-training, seed 1: failed: the loss was not'
+    ' finite in step 7.\n'
+  ) in page
+
+
 def test_some_cells_are_run_alone(make, done):
   make(only=['full,sst2/accuracy', 'none,blimp'])
   assert {each[1] for each in done if each[0] == 'tune'} == {'full'}

@@ -1,7 +1,7 @@
 """Writes a set of long texts: who wrote a passage of 180 words?
 
   python tests/bench/long_texts.py NOVELS sets/authors
-  python -m train.sweep --config transfer:task=own,recipe=bert --seeds 2 \\
+  python -m train.sweep --config transfer:task=own,recipe=bert --seeds 3 \\
     --config.own.kind=classification --config.data.source=sets/authors \\
     --config.own.train=train.parquet --config.own.dev=dev.parquet \\
     --config.own.label=author --grid 'task.long_text=head,tail,both,windows' \\

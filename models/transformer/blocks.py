@@ -155,6 +155,7 @@ class Block(nn.Module):
     gated: the MLP's GELU is multiplied by a second projection.
     biases: whether matrices and norms have any.
     window: see `SelfAttention`.
+    global_every: likewise.
     query_key_norm: likewise.
     packed: likewise.
     embeds_norm: the first block's input has passed a norm, and needs no other
@@ -174,6 +175,7 @@ class Block(nn.Module):
   gated: bool = False
   biases: bool = True
   window: int = 0
+  global_every: int = 1
   query_key_norm: bool = False
   packed: bool = False
   embeds_norm: bool = False
@@ -200,6 +202,7 @@ class Block(nn.Module):
       null_key=self.null_key,
       biases=self.biases,
       window=self.window,
+      global_every=self.global_every,
       query_key_norm=self.query_key_norm,
       packed=self.packed,
       layer_norm_epsilon=self.layer_norm_epsilon,

@@ -5,7 +5,7 @@ Shapes: B rows, T query position, S key position, N heads, H head, D = N x H.
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec
 
 from models import dropout, layers, norms
 from models.transformer import kernels
+from models.transformer.layout import Layout
 
 Array = jax.Array
 NEEDS = (
@@ -43,15 +44,44 @@ def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
   )
 
 
+class Turns(NamedTuple):
+  """What tells a layer apart, see `layout.Layout`.
+
+  Attributes:
+    tables: cos and sin of the rotations, float32 [2, B, T, LANES], of global
+      and of local layers; none where positions are not rotated.
+    is_local: bool, scalar.
+  """
+
+  tables: tuple[Array, ...]
+  is_local: Array
+
+
+def turns_of(layout: Layout | None) -> Turns | None:
+  """Returns the kernels' form of a layer's layout."""
+  if layout is None:
+    return None
+  if layout.cos is None:
+    return Turns((), layout.is_local)
+  cos, sin = layout.cos[..., 0, :], layout.sin[..., 0, :]
+  heads = kernels.LANES // (2 * cos.shape[-1])
+  tables = (
+    jnp.tile(jnp.concatenate(halves, axis=-1), heads)
+    for halves in ((cos, cos), (-sin, sin))
+  )
+  return Turns(tuple(tables), layout.is_local)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend(
-  fields: tuple[int, bool, float, bool, layers.Dtype],
+  fields: tuple[kernels.Form, layers.Dtype],
   total: norms.Sum,
   kernel_DE: Array,
   bias_1E: Array,
   out_DD: Array,
   mask_BS: Array,
   seeds: dropout.Seeds | None,
+  turns: Turns | None = None,
 ) -> tuple[Array, Array]:
   """Returns a sum's norm and self-attention to it, both [B, T, D].
 
@@ -59,8 +89,7 @@ def attend(
   again.
 
   Args:
-    fields: number of heads, whether it is causal, dropout rate, whether rows
-      are packed, dtype.
+    fields: what is computed, and the dtype.
     total: of [B, T, D].
     kernel_DE: projects to query, key and value of all heads, E = 3 D.
     bias_1E: likewise.
@@ -68,9 +97,10 @@ def attend(
     mask_BS: int32 or bool, 1 at keys that may be looked at; in packed rows the
       number of each position's text, 0 at padding.
     seeds: of the first head's dropout mask; None at rate 0.
+    turns: of the layer; None where all are alike and nothing is rotated.
   """
   return _attend_forward(
-    fields, total, kernel_DE, bias_1E, out_DD, mask_BS, seeds
+    fields, total, kernel_DE, bias_1E, out_DD, mask_BS, seeds, turns
   )[0]
 
 
@@ -82,25 +112,28 @@ def _attend_forward(
   out_DD: Array,
   mask_BS: Array,
   seeds: dropout.Seeds | None,
+  turns: Turns | None,
 ) -> tuple[tuple[Array, Array], tuple]:
+  form, dtype = fields
   standard = norms.standardize(total)
-  x_BTD = norms.rescale(standard, fields[-1])
+  x_BTD = norms.rescale(standard, dtype)
   qkv_BTE = layers.product(x_BTD, kernel_DE, bias_1E)
-  (context_BTD,) = _run(fields, 'forward', (qkv_BTE,), mask_BS, seeds)
-  saved = standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds
+  (context_BTD,) = _run(form, 'forward', (qkv_BTE,), mask_BS, seeds, turns)
+  saved = standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds, turns
   return (x_BTD, context_BTD @ out_DD), saved
 
 
 def _attend_backward(
   fields: tuple, saved: tuple, gradients: tuple[Array, Array]
 ) -> tuple[Any, ...]:
-  standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds = saved
+  form, dtype = fields
+  standard, kernel_DE, bias_1E, out_DD, mask_BS, seeds, turns = saved
   by_x_BTD, by_y_BTD = gradients
-  x_BTD = norms.rescale(standard, fields[-1])
+  x_BTD = norms.rescale(standard, dtype)
   qkv_BTE = layers.product(x_BTD, kernel_DE, bias_1E)
   by_context_BTD = by_y_BTD @ out_DD.T
   by_qkv_BTE, context_BTD = _run(
-    fields, 'backward', (qkv_BTE, by_context_BTD), mask_BS, seeds
+    form, 'backward', (qkv_BTE, by_context_BTD), mask_BS, seeds, turns
   )
   by_x_BTD += by_qkv_BTE @ kernel_DE.T
   return (
@@ -110,6 +143,7 @@ def _attend_backward(
     layers.by_kernel(context_BTD, by_y_BTD),
     None,
     None,
+    None,
   )
 
 
@@ -117,17 +151,20 @@ attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _run(
-  fields: tuple,
+  form: kernels.Form,
   which: str,
   arrays: tuple[Array, ...],
   mask_BS: Array,
   seeds: dropout.Seeds | None,
+  turns: Turns | None,
 ) -> tuple[Array, ...]:
   """Runs a kernel on each device's rows and heads; arrays are [B, T, ...]."""
-  N, causal, rate, packed, _ = fields
+  N = form.N
   B, T = mask_BS.shape
   if seeds is None:
     seeds = dropout.Seeds(*jnp.zeros((2, B), jnp.int32))
+  if turns is None:
+    turns = Turns((), jnp.zeros((), bool))
   H = arrays[0].shape[-1] // (3 * N)
   batch, heads, parts = axes()
 
@@ -136,6 +173,7 @@ def _run(
     first_B: Array,
     second_B: Array,
     layer: Array,
+    turns: Turns,
     *arrays: Array,
   ) -> list[Array]:
     number = jnp.full(1, dropout.salt(seeds.mask * dropout.ROWS))
@@ -143,14 +181,13 @@ def _run(
       number += dropout.salt(
         lax.axis_index(heads) * (N // parts) * dropout.ROWS
       )
+    is_local = turns.is_local.astype(jnp.int32).reshape(1)
     outputs = kernels.call(
       which,
       (mask_BS[:, None, :], *(a.reshape(*a.shape[:2], -1) for a in arrays)),
-      (first_B, second_B, layer.reshape(1), number),
-      N=N // parts,
-      causal=causal,
-      rate=rate,
-      packed=packed,
+      (first_B, second_B, layer.reshape(1), number, is_local),
+      form._replace(N=N // parts),
+      turns.tables,
     )
     return [split(output, N // parts) for output in outputs]
 
@@ -164,10 +201,16 @@ def _run(
     by_head = PartitionSpec(batch)
     if parts > 1:
       by_head = PartitionSpec(batch, None, None, heads, None)
-    by_row = PartitionSpec(batch)
+    by_row, whole = PartitionSpec(batch), PartitionSpec()
+    tables = (PartitionSpec(None, batch),) * len(turns.tables)
     local = jax.shard_map(
       local,
-      in_specs=(*[by_row] * 3, PartitionSpec(), *[by_head] * len(arrays)),
+      in_specs=(
+        *[by_row] * 3,
+        whole,
+        Turns(tables, whole),
+        *[by_head] * len(arrays),
+      ),
       out_specs=[by_head] * len(kernels.KERNELS[which].widths),
       check_vma=False,
     )
@@ -176,6 +219,7 @@ def _run(
     seeds.first,
     seeds.second,
     jnp.int32(seeds.layer),
+    turns,
     *(split(array, N) for array in arrays),
   )
   return tuple(output.reshape(B, T, -1) for output in outputs)

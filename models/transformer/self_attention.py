@@ -92,9 +92,11 @@ class SelfAttention(nn.Module):
       positions, whose value is 0: it may look at nothing. Not for a kernel.
     biases: whether the projections have any.
     window: how many positions on each side a position of a local layer sees;
-      0: no layer is local. Not for a kernel.
+      0: no layer is local. Not for a GPU's kernel.
+    global_every: one in so many layers is not local.
     query_key_norm: queries and keys of each head pass a layer norm (Dehghani et
-      al. 2023, "Scaling Vision Transformers", section 2).
+      al. 2023, "Scaling Vision Transformers", section 2). Not for a TPU's
+      kernel.
     packed: rows hold several texts, and a position sees its own alone. Not with
       a past.
     kernel_init: draws the projection to query, key and value.
@@ -108,6 +110,7 @@ class SelfAttention(nn.Module):
   null_key: bool = False
   biases: bool = True
   window: int = 0
+  global_every: int = 1
   query_key_norm: bool = False
   packed: bool = False
   layer_norm_epsilon: float = 1e-12
@@ -165,18 +168,27 @@ class SelfAttention(nn.Module):
     )
     T = total.x.shape[1]
     sows = self.is_mutable_collection('intermediates')
-    is_fused = past is None and not sows and self._is_fused(T, H, layout)
+    is_fused = past is None and not sows and self._is_fused(T, H)
     if is_fused and platform() != 'gpu':
       from models.transformer import fused_attention
 
       kernel, bias = out.weights((N, H))
+      form = fused_attention.kernels.Form(
+        N,
+        self.causal,
+        self.dropout_rate,
+        self.packed,
+        self.window,
+        global_every=self.global_every,
+      )
       x_BTD, context_BTD = fused_attention.attend(
-        (N, self.causal, self.dropout_rate, self.packed, self.dtype),
+        (form, self.dtype),
         total,
         *qkv.weights((D,)),
         kernel,
         mask_BS,
         seeds,
+        fused_attention.turns_of(layout),
       )
       return x_BTD, add_bias(context_BTD, bias), None
 
@@ -281,28 +293,27 @@ class SelfAttention(nn.Module):
     null_NH = null_key.reshape(num_heads, head).astype(self.dtype)
     return jnp.broadcast_to(null_NH, (rows, 1, num_heads, head))
 
-  def _is_fused(self, length: int, head: int, layout: Layout | None) -> bool:
+  def _is_fused(self, length: int, head: int) -> bool:
     """Returns whether the kernel computes it, see `attention`."""
     if self.attention not in ATTENTION:
       raise ValueError(
         f'attention is {self.attention!r}, expected one of {ATTENTION}'
       )
-    for key in ('null_key', 'window'):
-      if getattr(self, key) and self.attention == 'fused':
-        raise ValueError(
-          f"model.attention='fused' has no {key.replace('_', ' ')}: with"
-          f" model.{key}={getattr(self, key)} set model.attention='auto'"
-        )
-    rotates = layout is not None and layout.cos is not None
-    is_turned = self.query_key_norm or rotates
-    if self.attention == 'plain' or self.null_key or self.window:
-      return False
-    if is_turned and platform() != 'gpu':  # the kernel has the projection in it
+    is_gpu = platform() == 'gpu'
+    missing = ['null_key', 'window' if is_gpu else 'query_key_norm']
+    missing = [key for key in missing if getattr(self, key)]
+    if missing and self.attention == 'fused':
+      raise ValueError(
+        f"model.attention='fused' has no {missing[0].replace('_', ' ')}: with"
+        f' model.{missing[0]}={getattr(self, missing[0])} set'
+        " model.attention='auto'"
+      )
+    if self.attention == 'plain' or missing:
       return False
     if self.attention == 'auto' and platform() == 'cpu':
       return False
     # Each is loaded where it runs.
-    if platform() == 'gpu':
+    if is_gpu:
       from models.transformer import flash_attention as kernel
     else:
       from models.transformer import fused_attention as kernel

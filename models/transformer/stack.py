@@ -55,6 +55,7 @@ def block_fields(model: nn.Module, *, train: bool) -> dict[str, Any]:
     gated=model.gated,
     biases=model.biases,
     window=model.window,
+    global_every=model.global_every,
     query_key_norm=model.query_key_norm,
     layer_norm_epsilon=model.layer_norm_epsilon,
     dtype=model.dtype,

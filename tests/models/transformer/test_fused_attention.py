@@ -12,6 +12,7 @@ from jax.sharding import AxisType
 from configs import base
 from models import dropout, norms
 from models.transformer import attention, fused_attention, kernels
+from models.transformer import layout as layouts
 from train.engine import sharding
 
 RATE = 0.1
@@ -45,19 +46,22 @@ def make_arrays(length, heads, head, rate, rows=3):
   return arrays, mask, seeds
 
 
-def fused(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
+def fused(form, arrays, mask, seeds, layout):
+  x, scale, bias, kernel, qkv_bias, out = arrays
   weights = {'scale': scale[0], 'bias': bias[0]}
   total = norms.LayerNorm(EPSILON).apply(
     {'params': weights}, x, method='measure'
   )
+  turns = fused_attention.turns_of(layout)
   return fused_attention.attend(
-    (*fields, jnp.float32), total, kernel, qkv_bias, out, mask, seeds
+    (form, jnp.float32), total, kernel, qkv_bias, out, mask, seeds, turns
   )
 
 
-def plain(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
-  """The formulas; only the attention itself is the product's."""
-  heads, causal, rate, packed = fields
+def plain(form, arrays, mask, seeds, layout):
+  """The formulas; only attention and rotations are the product's."""
+  x, scale, bias, kernel, qkv_bias, out = arrays
+  heads = form.N
   B, T, D = x.shape
   mean = x.mean(-1, keepdims=True)
   variance = jnp.square(x - mean).mean(-1, keepdims=True)
@@ -65,28 +69,33 @@ def plain(fields, x, scale, bias, kernel, qkv_bias, out, mask, seeds):
   qkv = (x @ kernel + qkv_bias).reshape(B, T, 3, heads, D // heads)
   query, key, value = (qkv[:, :, i] for i in range(3))
   texts, mask = mask, mask[:, None, None, :] != 0
-  if packed:
+  if layout is not None and layout.cos is not None:
+    query, key = (layouts.rotate(part, layout) for part in (query, key))
+  if form.packed:
     mask = mask & (texts[:, None, :, None] == texts[:, None, None, :])
-  if causal:
+  if form.causal:
     mask = mask & attention.causal_mask(T, T, 0)
+  if form.window:
+    is_near = layouts.near(T, T, 0, form.window)
+    mask = mask & (is_near | ~layout.is_local)
   context = attention.attend(
-    query * (D // heads) ** -0.5, key, value, mask, seeds, rate
+    query * (D // heads) ** -0.5, key, value, mask, seeds, form.rate
   )
   return x, context.reshape(B, T, D) @ out
 
 
-def run(attend, fields, *arguments):
+def run(attend, form, *arguments):
   """Returns norm and result, and gradients that flow through both."""
-  return jax.device_get(compute(attend, fields, kernels.BLOCK, *arguments))
+  return jax.device_get(compute(attend, form, kernels.BLOCK, *arguments))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def compute(attend, fields, block, arrays, mask, seeds):
+def compute(attend, form, block, arrays, mask, seeds, layout=None):
   """The same, traced anew for each `block`, which tests change."""
   del block
 
   def total(*arrays):
-    x, y = attend(fields, *arrays, mask, seeds)
+    x, y = attend(form, arrays, mask, seeds, layout)
     return jnp.sum(jnp.sin(y) * y) + jnp.sum(jnp.cos(x) * x), (x, y)
 
   grads, outputs = jax.grad(total, argnums=range(6), has_aux=True)(*arrays)
@@ -123,9 +132,9 @@ def test_outputs_and_gradients_are_those_of_plain_attention(
 ):
   monkeypatch.setattr(kernels, 'BLOCK', block)
   arguments = make_arrays(length, heads, head, rate)
-  fields = heads, causal, rate, False
-  got = run(fused, fields, *arguments)
-  assert_same(got, run(plain, fields, *arguments))
+  form = kernels.Form(heads, causal, rate, False)
+  got = run(fused, form, *arguments)
+  assert_same(got, run(plain, form, *arguments))
   assert (got[0][1][2] == 0).all()  # no key may be looked at
 
 
@@ -134,9 +143,9 @@ def test_rows_of_which_the_first_keys_are_masked(monkeypatch):
   arrays, _, seeds = make_arrays(256, 4, 32, RATE)
   monkeypatch.setattr(kernels, 'BLOCK', 128)
   mask = np.arange(256) >= np.array([0, 40, 200])[:, None]
-  fields = 4, True, RATE, False
-  got = run(fused, fields, arrays, mask, seeds)
-  assert_same(got, run(plain, fields, arrays, mask, seeds))
+  form = kernels.Form(4, True, RATE)
+  got = run(fused, form, arrays, mask, seeds)
+  assert_same(got, run(plain, form, arrays, mask, seeds))
   y = got[0][1]
   assert (y[1, :40] == 0).all() and (y[2, :200] == 0).all()
   assert (y[1, 40:] != 0).all()
@@ -159,11 +168,63 @@ def test_texts_of_packed_rows_do_not_see_each_other(
   place = np.arange(length)
   texts = np.stack([1 + place // 100, 1 + place // 7, 0 * place])
   texts[1, 90:] = 0
-  fields = heads, causal, rate, True
-  got = run(fused, fields, arrays, texts, seeds)
-  assert_same(got, run(plain, fields, arrays, texts, seeds))
+  form = kernels.Form(heads, causal, rate, True)
+  got = run(fused, form, arrays, texts, seeds)
+  assert_same(got, run(plain, form, arrays, texts, seeds))
   y = got[0][1]
   assert (y[1, 90:] == 0).all() and (y[2] == 0).all() and (y[1, :90] != 0).all()
+
+
+@pytest.mark.parametrize('is_local', [False, True])
+@pytest.mark.parametrize(
+  ('length', 'head', 'block', 'window', 'causal', 'rate', 'packed'),
+  [
+    (128, 64, 256, 20, False, RATE, False),  # a block, which holds the window
+    (128, 32, 256, 20, False, 0.0, True),
+    (128, 128, 256, 0, False, 0.0, False),  # rotations alone
+    (512, 64, 128, 64, False, RATE, True),  # blocks that begin behind the first
+    (512, 64, 128, 150, True, 0.0, False),
+  ],
+)
+def test_windows_and_rotations_are_those_of_plain_attention(
+  is_local, length, head, block, window, causal, rate, packed, monkeypatch
+):
+  """Tables of local layers differ from those of global ones."""
+  monkeypatch.setattr(kernels, 'BLOCK', block)
+  arrays, mask, seeds = make_arrays(length, 128 // head, head, rate)
+  place = np.arange(length)
+  positions = np.stack([place, place, place[::-1]])
+  if packed:
+    mask = np.stack([1 + place // 100, 1 + place // 7, 0 * place])
+    positions = positions % 100
+  layout = layouts.make(
+    3, positions, head, (1e4, 100.0), window=window, global_every=3
+  )
+  layout = layout._replace(is_first=False, is_local=np.bool_(is_local))
+  form = kernels.Form(128 // head, causal, rate, packed, window)
+  arguments = arrays, mask, seeds, layout
+  got = run(fused, form, *arguments)
+  assert_same(got, run(plain, form, *arguments))
+  other = layout._replace(is_local=np.bool_(not is_local))
+  assert np.abs(got[0][1] - run(plain, form, *arguments[:3], other)[0][1]).max()
+
+
+def test_a_window_without_rotations():
+  arrays, mask, seeds = make_arrays(128, 2, 64, 0.0)
+  layout = layouts.Layout(np.bool_(False), np.bool_(True))
+  form = kernels.Form(2, False, 0.0, window=5)
+  got = run(fused, form, arrays, mask, seeds, layout)
+  assert_same(got, run(plain, form, arrays, mask, seeds, layout))
+
+
+def test_local_layers_have_fewer_weights():
+  form = kernels.Form(12, False, 0.0, window=64, global_every=3)
+  whole = kernels.count_weights(form._replace(window=0), 1024, 256)
+  assert whole == 1024**2
+  local = 256 * (384 + 512 + 512 + 384)
+  assert kernels.count_weights(form, 1024, 256) == pytest.approx(
+    whole / 3 + local * 2 / 3
+  )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -178,9 +239,9 @@ def mask_shown_by(heads, length, mask, seeds):
   rows = len(mask)
   total = norms.identity_sum(jnp.broadcast_to(eye, (rows, D, D)))
   kernel = jnp.concatenate([jnp.zeros((D, 2 * D)), eye], axis=1)
-  fields = heads, False, RATE, False, jnp.float32
+  form = kernels.Form(heads, False, RATE)
   _, y = fused_attention.attend(
-    fields, total, kernel, jnp.zeros((1, 3 * D)), eye, mask, seeds
+    (form, jnp.float32), total, kernel, jnp.zeros((1, 3 * D)), eye, mask, seeds
   )
   return y * length * dropout.kept_share(RATE)
 
@@ -209,23 +270,23 @@ def test_masks_of_heads_are_those_of_their_numbers(heads):
 
 def test_bfloat16_is_near():
   arrays, mask, seeds = make_arrays(128, 2, 64, RATE)
-  fields = 2, False, RATE, False
-  (_, exact), exact_grads = run(plain, fields, arrays, mask, seeds)
+  form = kernels.Form(2, False, RATE)
+  (_, exact), exact_grads = run(plain, form, arrays, mask, seeds)
 
-  def rounded(fields, x, scale, bias, *weights):
-    *weights, mask, seeds = weights
+  def rounded(form, arrays, mask, seeds, _):
+    x, scale, bias, *weights = arrays
     weights = [array.astype(jnp.bfloat16) for array in weights]
     total = norms.LayerNorm(EPSILON).apply(
       {'params': {'scale': scale[0], 'bias': bias[0]}},
       x.astype(jnp.bfloat16),
       method='measure',
     )
-    fields = (*fields, jnp.bfloat16)
+    fields = form, jnp.bfloat16
     x, y = fused_attention.attend(fields, total, *weights, mask, seeds)
     assert x.dtype == y.dtype == jnp.bfloat16
     return x.astype(jnp.float32), y.astype(jnp.float32)
 
-  (_, y), grads = run(rounded, fields, arrays, mask, seeds)
+  (_, y), grads = run(rounded, form, arrays, mask, seeds)
   np.testing.assert_allclose(y, exact, atol=0.06)
   for name, exact_grad in exact_grads.items():
     error = np.linalg.norm(grads[name] - exact_grad)
@@ -272,14 +333,14 @@ def make_rows():
   return (np.concatenate([x] * 3)[:rows], *arrays), mask, seeds
 
 
-FIELDS = 4, True, RATE, False  # of these rows
+FORM = kernels.Form(4, True, RATE)  # of these rows
 
 
 @functools.cache
 def expect_on_one_device():
   arguments = make_rows()
   shown = mask_shown_by(2, 256, np.ones((8, 256), bool), arguments[-1])
-  return run(fused, FIELDS, *arguments), np.asarray(shown)
+  return run(fused, FORM, *arguments), np.asarray(shown)
 
 
 @pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2)])
@@ -291,12 +352,33 @@ def test_every_mesh_computes_the_same(sizes):
   jax.clear_caches()
   with sharding.scope(mesh, base.get_config().mesh.rules):
     arrays = (jax.device_put(arrays[0], by_row), *arrays[1:])
-    got = compute(fused, FIELDS, kernels.BLOCK, arrays, mask, seeds)
+    got = compute(fused, FORM, kernels.BLOCK, arrays, mask, seeds)
     shown_there = mask_shown_by(2, 256, np.ones((8, 256), bool), seeds)
   jax.clear_caches()
   assert len(got[0][1].sharding.device_set) == 8
   assert_same(jax.device_get(got), expected)
   np.testing.assert_allclose(shown_there, shown, rtol=1e-6, atol=1e-6)
+
+
+def test_a_mesh_splits_rotations_with_their_rows():
+  arrays, mask, seeds = make_rows()
+  positions = np.arange(8)[:, None] + np.arange(128)
+  layout = layouts.make(
+    2, positions, 64, (1e4, 100.0), window=9, global_every=2
+  )
+  layout = layout._replace(is_first=False, is_local=np.bool_(True))
+  form = kernels.Form(4, False, RATE, window=9)
+  expected = run(fused, form, arrays, mask, seeds, layout)
+  mesh = make_mesh((2, 2, 2))
+  jax.clear_caches()
+  with sharding.scope(mesh, base.get_config().mesh.rules):
+    arrays = (
+      jax.device_put(arrays[0], jax.NamedSharding(mesh, sharding.BATCH)),
+      *arrays[1:],
+    )
+    got = compute(fused, form, kernels.BLOCK, arrays, mask, seeds, layout)
+  jax.clear_caches()
+  assert_same(jax.device_get(got), expected)
 
 
 @pytest.mark.slow

@@ -29,10 +29,8 @@ def call(which, mask, seeds, *arrays):
   return kernels.call(
     which,
     (mask.astype(jnp.int32)[:, None], *arrays),
-    (seeds.first, seeds.second, zero, zero),
-    N=N,
-    causal=True,
-    rate=RATE,
+    (seeds.first, seeds.second, zero, zero, zero),
+    kernels.Form(N, causal=True, rate=RATE),
   )
 
 

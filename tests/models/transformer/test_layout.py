@@ -1,5 +1,7 @@
 """Layers that differ: windows, rotary positions, the form of ModernBERT."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from flax import linen as nn
 
 from configs import variants
 from models import bert, gpt
-from models.transformer import layout
+from models.transformer import layout, self_attention
 
 SIZES = dict(vocab_size=50, num_layers=4, embed_dim=32, num_heads=2, mlp_dim=48)
 FORM = {
@@ -145,10 +147,18 @@ def test_a_gpt_decodes_what_it_computes_at_once(pre_norm):
     )
 
 
-@pytest.mark.parametrize('key', ['window', 'null_key'])
-def test_a_kernel_has_neither_window_nor_null_key(key):
-  fields = {'window': 2} if key == 'window' else {'null_key': True}
-  model, params, inputs = make(max_length=40, **fields)
+@pytest.mark.parametrize(
+  ('platform', 'key', 'value'),
+  [
+    ('tpu', 'null_key', True),
+    ('gpu', 'null_key', True),
+    ('tpu', 'query_key_norm', True),
+    ('gpu', 'window', 2),
+  ],
+)
+def test_what_a_kernel_lacks_is_refused(platform, key, value, monkeypatch):
+  monkeypatch.setattr(self_attention, 'platform', lambda: platform)
+  model, params, inputs = make(max_length=40, **{key: value})
   model = model.clone(attention='fused')
   with pytest.raises(
     ValueError, match=f"'fused' has no {key.replace('_', ' ')}"
@@ -161,3 +171,43 @@ def test_a_kernel_has_neither_window_nor_null_key(key):
         rngs={'dropout': jax.random.key(0)},
       )
     )
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_a_kernel_computes_windows_and_rotations(packed):
+  """Layers of both kinds, with gradients; padding at the end of a row."""
+  sizes = dict(num_layers=4, embed_dim=128, max_length=128)
+  model, params, _ = make(**FORM | sizes)
+  rng = np.random.default_rng(1)
+  tokens = jnp.asarray(rng.integers(1, 50, (2, 128)))
+  place = np.arange(128)
+  mask = np.stack([place < 128, place < 90])
+  places = np.stack([place, place])
+  if packed:
+    mask = np.where(mask, 1 + place // 40, 0)
+    places = places % 40
+  inputs = [tokens, jnp.asarray(mask), 0 * tokens, jnp.asarray(places)]
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def compute(model, params):
+    def total(params):
+      hidden = model.apply({'params': params}, *inputs, train=False)['hidden']
+      hidden = hidden * jnp.asarray(mask != 0)[..., None]
+      return jnp.sum(jnp.sin(hidden)), hidden
+
+    return jax.grad(total, has_aux=True)(params)
+
+  # Outside of training 'fused' computes what suits.
+  assert 'attention_forward' in str(
+    jax.make_jaxpr(compute, static_argnums=0)(
+      model.clone(attention='fused'), params
+    )
+  )
+  grads, hidden = compute(model.clone(attention='fused'), params)
+  expected_grads, expected = compute(model.clone(attention='plain'), params)
+  np.testing.assert_allclose(hidden, expected, atol=5e-5)
+  for got, wanted in zip(
+    jax.tree.leaves(grads), jax.tree.leaves(expected_grads), strict=True
+  ):
+    largest = np.abs(wanted).max()
+    np.testing.assert_allclose(got / largest, wanted / largest, atol=2e-4)

@@ -284,8 +284,20 @@ def test_misspelt_key_names_the_nearest(wrong, right):
       'model.window=3: expected 0 with model.null_key=True',
     ),
     (
-      {'model.window': 3, 'model.attention': 'fused'},
+      {
+        'model.window': 3,
+        'model.attention': 'fused',
+        'train.platform': 'gpu',
+      },
       "model.window=3: expected 0 with model.attention='fused'",
+    ),
+    (
+      {
+        'model.query_key_norm': True,
+        'model.attention': 'fused',
+        'train.platform': 'tpu',
+      },
+      'model.query_key_norm=True: expected False with model.attention',
     ),
     (
       {'model.positions': 'rotary', 'model.embed_dim': 6},

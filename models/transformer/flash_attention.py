@@ -75,11 +75,14 @@ class Fields(NamedTuple):
     causal: a position looks at those before it and itself.
     rate: of dropout of the weights.
     packed: a position looks at those of its own text alone.
+    window: how many positions on each side one of a local layer sees; 0: no
+      layer is local.
   """
 
   causal: bool
   rate: float
   packed: bool = False
+  window: int = 0
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -88,14 +91,16 @@ def attend(
   qkv_BTQNH: Array,
   mask_BS: Array,
   seeds: dropout.Seeds | None,
+  is_local: Array | bool = False,
 ) -> Array:
   """Returns values weighted by the softmax of the scores, [B, T, N, H].
 
   They are 0 in rows whose keys are all masked. `mask_BS` is 1 or True at keys
   that may be looked at, in packed rows the number of each position's text, 0 at
-  padding; `seeds` are of the first head's dropout mask, None at rate 0.
+  padding; `seeds` are of the first head's dropout mask, None at rate 0;
+  `is_local` tells whether the layer is, with a window.
   """
-  return _attend_forward(fields, qkv_BTQNH, mask_BS, seeds)[0]
+  return _attend_forward(fields, qkv_BTQNH, mask_BS, seeds, is_local)[0]
 
 
 def _attend_forward(
@@ -103,16 +108,17 @@ def _attend_forward(
   qkv_BTQNH: Array,
   mask_BS: Array,
   seeds: dropout.Seeds | None,
+  is_local: Array | bool,
 ) -> tuple[Array, tuple]:
   """Returns the contexts, and what the backward pass keeps."""
-  seeds_B3 = _join(seeds, len(mask_BS))
+  numbers_B4 = _join(fields, seeds, is_local, mask_BS.shape)
   mask_BS = mask_BS.astype(jnp.int32)
   context_BTNH, log_sum_BNT = _over_devices(
     functools.partial(_forward, fields),
-    (seeds_B3, mask_BS, qkv_BTQNH),
+    (numbers_B4, mask_BS, qkv_BTQNH),
     ('BTNH', 'BNT'),
   )
-  saved = seeds_B3, mask_BS, qkv_BTQNH, context_BTNH, log_sum_BNT
+  saved = numbers_B4, mask_BS, qkv_BTQNH, context_BTNH, log_sum_BNT
   return context_BTNH, saved
 
 
@@ -123,41 +129,54 @@ def _attend_backward(
   by_qkv_BTQNH, *_ = _over_devices(
     functools.partial(_backward, fields), (*saved, gradient_BTNH), ('BTQNH',)
   )
-  return by_qkv_BTQNH, None, None
+  return by_qkv_BTQNH, None, None, None
 
 
 attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _join(seeds: dropout.Seeds | None, rows: int) -> Array:
-  """Returns both seeds of each row with the layer's salt, and the mask's."""
-  if seeds is None:
-    return jnp.zeros((rows, 3), jnp.int32)
-  number = jnp.full(rows, dropout.salt(seeds.mask * dropout.ROWS), jnp.int32)
-  return jnp.stack(
-    [seeds.first ^ seeds.layer, seeds.second + seeds.layer, number], axis=1
-  )
+def _join(
+  fields: Fields,
+  seeds: dropout.Seeds | None,
+  is_local: Array | bool,
+  shape: tuple[int, int],
+) -> Array:
+  """Returns each row's two seeds with the layer's salt, the mask's, and reach.
+
+  The reach says how far from a position are the last that it sees.
+  """
+  rows, length = shape
+  numbers = [jnp.zeros(rows, jnp.int32)] * 3
+  if seeds is not None:
+    salt = dropout.salt(seeds.mask * dropout.ROWS)
+    numbers = [
+      seeds.first ^ seeds.layer,
+      seeds.second + seeds.layer,
+      jnp.full(rows, salt, jnp.int32),
+    ]
+  reach = jnp.where(is_local, fields.window, length) if fields.window else 0
+  return jnp.stack([*numbers, jnp.full(rows, reach, jnp.int32)], axis=1)
 
 
 def _over_devices(run: Any, arrays: tuple, results: tuple[str, ...]) -> Any:
-  """Runs a function on each device's rows and heads, (seeds, mask, ...)."""
+  """Runs a function on each device's rows and heads, (numbers, mask, ...)."""
   batch, heads, parts = fused_attention.axes()
   if batch is None and heads is None:
     return run(*arrays)
   num_heads = arrays[2].shape[3] // parts
 
-  def local(seeds_B3: Array, *arrays: Array) -> Any:
+  def local(numbers_B4: Array, *arrays: Array) -> Any:
     if heads is not None:
       first = lax.axis_index(heads) * num_heads
       salt = dropout.salt(first * dropout.ROWS).astype(jnp.int32)
-      seeds_B3 = seeds_B3.at[:, 2].add(salt)
-    return run(seeds_B3, *arrays)
+      numbers_B4 = numbers_B4.at[:, 2].add(salt)
+    return run(numbers_B4, *arrays)
 
   def places(axes: str) -> PartitionSpec:
     names = {'B': batch, 'N': heads}
     return PartitionSpec(*(names.get(axis) for axis in axes))
 
-  kinds = ('B3', 'BS', 'BTQNH', 'BTNH', 'BNT', 'BTNH')[: len(arrays)]
+  kinds = ('B4', 'BS', 'BTQNH', 'BTNH', 'BNT', 'BTNH')[: len(arrays)]
   return jax.shard_map(
     local,
     in_specs=tuple(map(places, kinds)),
@@ -166,17 +185,26 @@ def _over_devices(run: Any, arrays: tuple, results: tuple[str, ...]) -> Any:
   )(*arrays)
 
 
-def _read_seeds(seeds: Any) -> tuple:
-  """Returns both seeds of a row, and the salt of a head's mask."""
+class _Row(NamedTuple):
+  """What a program reads of a row, see `_join`; the salt is of its head."""
+
+  first: Array
+  second: Array
+  salt: Array
+  reach: Array
+
+
+def _read(numbers: Any) -> _Row:
   head = pl.program_id(1)  # not known in a loop, if interpreted
-  return seeds[0], seeds[1], seeds[2] + dropout.salt(head * dropout.ROWS)
+  first, second, salt, reach = (numbers[i] for i in range(4))
+  return _Row(first, second, salt + dropout.salt(head * dropout.ROWS), reach)
 
 
-def _keep(seeds: tuple, places_T: Array, slots_S: Array, rate: float) -> Array:
+def _keep(row: _Row, places_T: Array, slots_S: Array, rate: float) -> Array:
   """Returns the dropout mask [T, S] of a head's weights."""
-  first, second, mask = seeds
   rows_T1 = dropout.salt(places_T)[:, None]
-  hashed = dropout.mix(rows_T1 + slots_S[None] + mask, first, second)
+  counter_TS = rows_T1 + slots_S[None] + row.salt
+  hashed = dropout.mix(counter_TS, row.first, row.second)
   return hashed >= jnp.int32(dropout.threshold(rate) - 2**31)
 
 
@@ -198,7 +226,7 @@ class _Tile(NamedTuple):
 
 def _pair(
   fields: Fields,
-  seeds: tuple,
+  row: _Row,
   masks: tuple[Array, Array],
   places_T: Array,
   slots_S: Array,
@@ -209,10 +237,25 @@ def _pair(
     allowed_TS = allowed_TS & (mask_T[:, None] == mask_S[None, :])
   if fields.causal:
     allowed_TS = allowed_TS & (slots_S[None, :] <= places_T[:, None])
+  if fields.window:
+    distance_TS = jnp.abs(slots_S[None, :] - places_T[:, None])
+    allowed_TS = allowed_TS & (distance_TS <= row.reach)
   keep_TS = None
   if fields.rate:
-    keep_TS = _keep(seeds, places_T, slots_S, fields.rate)
+    keep_TS = _keep(row, places_T, slots_S, fields.rate)
   return _Tile(allowed_TS, keep_TS)
+
+
+def _near(
+  fields: Fields, row: _Row, number: Array, block: int, length: int
+) -> tuple[Array | int, Array | int]:
+  """Returns the first block that one sees, or is seen by, and the end."""
+  first, end = 0, length // block
+  if fields.window:
+    first = jnp.maximum(number * block - row.reach, 0) // block
+    last = (number * block + block - 1 + row.reach) // block
+    end = jnp.minimum(last + 1, end)
+  return first, end
 
 
 def _scaled(query: Array) -> Array:
@@ -221,10 +264,10 @@ def _scaled(query: Array) -> Array:
 
 
 def _forward_kernel(
-  seeds, mask, query, key, value, out, log_sum, *, fields, block
+  numbers, mask, query, key, value, out, log_sum, *, fields, block
 ):
   number, length = pl.program_id(0), mask.shape[0]
-  seeds = _read_seeds(seeds)
+  row = _read(numbers)
   query_TH = _scaled(query[...])
   places_T = number * block + jnp.arange(block)
   mask_T = mask[pl.ds(number * block, block)]
@@ -233,7 +276,7 @@ def _forward_kernel(
     context_TH, highest_T, total_T = sums
     at = pl.ds(i * block, block)
     slots_S = i * block + jnp.arange(block)
-    pair = _pair(fields, seeds, (mask_T, mask[at]), places_T, slots_S)
+    pair = _pair(fields, row, (mask_T, mask[at]), places_T, slots_S)
     scores_TS = jnp.where(pair.allowed, _dot(query_TH, key[at, :].T), LOWEST)
     higher_T = jnp.maximum(highest_T, scores_TS.max(axis=1))
     weights_TS = jnp.exp(scores_TS - higher_T[:, None])
@@ -246,10 +289,10 @@ def _forward_kernel(
     context_TH += _dot(weights_TS.astype(value_SH.dtype), value_SH)
     return context_TH, higher_T, total_T
 
-  steps = number + 1 if fields.causal else length // block
+  first, end = _near(fields, row, number, block, length)
   context_TH, highest_T, total_T = lax.fori_loop(
-    0,
-    steps,
+    first,
+    number + 1 if fields.causal else end,
     step,
     (
       jnp.zeros(query_TH.shape, jnp.float32),
@@ -266,7 +309,7 @@ def _forward_kernel(
 
 
 def _backward_kernel(  # noqa: PLR0913
-  seeds,
+  numbers,
   mask,
   query,
   key,
@@ -280,7 +323,8 @@ def _backward_kernel(  # noqa: PLR0913
   block,
 ):
   number, length = pl.program_id(0), mask.shape[0]
-  seeds = _read_seeds(seeds)
+  row = _read(numbers)
+  first, end = _near(fields, row, number, block, length)
   own = pl.ds(number * block, block)
   own_T = number * block + jnp.arange(block)
   dtype, share = by_qkv.dtype, dropout.kept_share(fields.rate)
@@ -307,7 +351,7 @@ def _backward_kernel(  # noqa: PLR0913
     at = pl.ds(i * block, block)
     places_T = i * block + jnp.arange(block)
     query_TH, gradient_TH = _scaled(query[at, :]), gradient[at, :]
-    pair = _pair(fields, seeds, (mask[at], own_mask), places_T, own_T)
+    pair = _pair(fields, row, (mask[at], own_mask), places_T, own_T)
     dropped_TS, by_scores_TS = gradients(
       query_TH, key_SH, value_SH, gradient_TH, at, pair
     )
@@ -316,8 +360,8 @@ def _backward_kernel(  # noqa: PLR0913
     return by_key_SH, by_value_SH
 
   by_key_SH, by_value_SH = lax.fori_loop(
-    number if fields.causal else 0,
-    length // block,
+    number if fields.causal else first,
+    end,
     over_queries,
     (zeros_TH, zeros_TH),
   )
@@ -329,7 +373,7 @@ def _backward_kernel(  # noqa: PLR0913
   def over_keys(i, by_query_TH):
     at = pl.ds(i * block, block)
     slots_S = i * block + jnp.arange(block)
-    pair = _pair(fields, seeds, (own_mask, mask[at]), own_T, slots_S)
+    pair = _pair(fields, row, (own_mask, mask[at]), own_T, slots_S)
     key_SH = key[at, :]
     _, by_scores_TS = gradients(
       query_TH, key_SH, value[at, :], gradient_TH, own, pair
@@ -337,8 +381,8 @@ def _backward_kernel(  # noqa: PLR0913
     return by_query_TH + _dot(by_scores_TS, key_SH)
 
   by_query_TH = lax.fori_loop(
-    0,
-    number + 1 if fields.causal else length // block,
+    first,
+    number + 1 if fields.causal else end,
     over_keys,
     zeros_TH,
   )
@@ -346,13 +390,13 @@ def _backward_kernel(  # noqa: PLR0913
 
 
 def _forward(
-  fields: Fields, seeds_B3: Array, mask_BS: Array, qkv_BTQNH: Array
+  fields: Fields, numbers_B4: Array, mask_BS: Array, qkv_BTQNH: Array
 ) -> tuple[Array, Array]:
   B, T, _, N, H = qkv_BTQNH.shape
   block = _block(T)
   return _call(
     functools.partial(_forward_kernel, fields=fields, block=block),
-    (seeds_B3, mask_BS, qkv_BTQNH, qkv_BTQNH, qkv_BTQNH),
+    (numbers_B4, mask_BS, qkv_BTQNH, qkv_BTQNH, qkv_BTQNH),
     [
       *_row_specs(T),
       pl.BlockSpec(
@@ -375,7 +419,7 @@ def _forward(
 
 def _backward(
   fields: Fields,
-  seeds_B3: Array,
+  numbers_B4: Array,
   mask_BS: Array,
   qkv_BTQNH: Array,
   context_BTNH: Array,
@@ -395,7 +439,7 @@ def _backward(
   return _call(
     functools.partial(_backward_kernel, fields=fields, block=block),
     (
-      seeds_B3,
+      numbers_B4,
       mask_BS,
       *[qkv_BTQNH] * 3,
       log_sum_BNT,
@@ -418,9 +462,9 @@ def _backward(
 
 
 def _row_specs(length: int) -> list[pl.BlockSpec]:
-  """Returns what a program reads of seeds and mask."""
+  """Returns what a program reads of numbers and mask."""
   return [
-    pl.BlockSpec((None, 3), lambda i, n, b: (b, 0)),
+    pl.BlockSpec((None, 4), lambda i, n, b: (b, 0)),
     pl.BlockSpec((None, length), lambda i, n, b: (b, 0)),
   ]
 

@@ -92,7 +92,7 @@ class SelfAttention(nn.Module):
       positions, whose value is 0: it may look at nothing. Not for a kernel.
     biases: whether the projections have any.
     window: how many positions on each side a position of a local layer sees;
-      0: no layer is local. Not for a GPU's kernel.
+      0: no layer is local.
     global_every: one in so many layers is not local.
     query_key_norm: queries and keys of each head pass a layer norm (Dehghani et
       al. 2023, "Scaling Vision Transformers", section 2). Not for a TPU's
@@ -208,11 +208,12 @@ class SelfAttention(nn.Module):
     if is_fused:
       from models.transformer import flash_attention
 
+      fields = flash_attention.Fields(
+        self.causal, self.dropout_rate, self.packed, self.window
+      )
+      is_local = layout is not None and layout.is_local
       context_BTNH = flash_attention.attend(
-        flash_attention.Fields(self.causal, self.dropout_rate, self.packed),
-        qkv_BTQNH,
-        mask_BS,
-        seeds,
+        fields, qkv_BTQNH, mask_BS, seeds, is_local
       )
       return x_BTD, out(_constrained(context_BTNH)), None
 
@@ -300,7 +301,8 @@ class SelfAttention(nn.Module):
         f'attention is {self.attention!r}, expected one of {ATTENTION}'
       )
     is_gpu = platform() == 'gpu'
-    missing = ['null_key', 'window' if is_gpu else 'query_key_norm']
+    # A TPU's kernel has the projection in it.
+    missing = ['null_key'] + ['query_key_norm'] * (not is_gpu)
     missing = [key for key in missing if getattr(self, key)]
     if missing and self.attention == 'fused':
       raise ValueError(

@@ -10,7 +10,12 @@ from jax.sharding import AxisType
 
 from configs import base
 from models import dropout, norms
-from models.transformer import attention, flash_attention, self_attention
+from models.transformer import (
+  attention,
+  flash_attention,
+  layout,
+  self_attention,
+)
 from train.engine import sharding
 
 RATE = 0.1
@@ -39,21 +44,25 @@ def draw(rows, rate, dtype=np.float32):
   return qkv, gradient, mask, seeds
 
 
-def plain(fields, qkv, mask, seeds):
+def plain(fields, qkv, mask, seeds, is_local=False):
   query, key, value = jnp.moveaxis(qkv, 2, 0)
   texts, mask = mask, mask[:, None, None] != 0
   if fields.packed:
     mask = mask & (texts[:, None, :, None] == texts[:, None, None])
   if fields.causal:
     mask = mask & attention.causal_mask(LENGTH, LENGTH, 0)
+  if is_local:
+    mask = mask & layout.near(LENGTH, LENGTH, 0, fields.window)
   query = query * jnp.asarray(HEAD**-0.5, query.dtype)
   return attention.attend(query, key, value, mask, seeds, fields.rate)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def run(attend, fields, qkv, gradient, mask, seeds):
+@functools.partial(jax.jit, static_argnums=(0, 1, 6))
+def run(attend, fields, qkv, gradient, mask, seeds, is_local=False):
   """Returns the contexts, and the gradient of queries, keys and values."""
-  context, back = jax.vjp(lambda qkv: attend(fields, qkv, mask, seeds), qkv)
+  context, back = jax.vjp(
+    lambda qkv: attend(fields, qkv, mask, seeds, is_local), qkv
+  )
   return context, *back(gradient)
 
 
@@ -100,11 +109,32 @@ def test_texts_of_packed_rows_do_not_see_each_other(causal, rate):
   assert (found[0][1, :40] != 0).all()
 
 
+@pytest.mark.parametrize('is_local', [False, True])
+@pytest.mark.parametrize(
+  ('window', 'causal', 'rate', 'packed'),
+  [(5, False, RATE, False), (20, False, 0.0, True), (17, True, 0.0, False)],
+)
+def test_windows_are_those_of_plain_attention(
+  window, causal, rate, packed, is_local
+):
+  """Of 5 a block sees its neighbours, of 20 those behind them, too."""
+  fields = flash_attention.Fields(causal, rate, packed, window)
+  qkv, gradient, mask, seeds = draw(3, rate)
+  if packed:
+    place = np.arange(LENGTH)
+    mask = np.stack([1 + place // 30, 1 + place // 7, 0 * place])
+  arrays = qkv, gradient, mask, seeds
+  found = run(flash_attention.attend, fields, *arrays, is_local)
+  assert_near(found, run(plain, fields, *arrays, is_local), 1e-5)
+  other = run(plain, fields, *arrays, not is_local)
+  assert np.abs(found[0] - other[0]).max() > 1e-3
+
+
 @pytest.mark.parametrize('packed', [False, True])
 def test_they_become_programs_of_a_gpu(packed, monkeypatch):
   monkeypatch.setattr(flash_attention.layers, 'platform', lambda: 'gpu')
   monkeypatch.setattr(flash_attention, 'BLOCK', 64)
-  fields = flash_attention.Fields(True, RATE, packed)
+  fields = flash_attention.Fields(True, RATE, packed, window=64)
   qkv = jax.ShapeDtypeStruct((2, 128, 3, HEADS, 64), jnp.bfloat16)
   numbers = jax.ShapeDtypeStruct((2, 128), jnp.int32)
 
@@ -113,7 +143,8 @@ def test_they_become_programs_of_a_gpu(packed, monkeypatch):
     seeds = dropout.draw_seeds(jax.random.key(0), (2,)).replace(layer=3, mask=2)
     return jax.grad(
       lambda qkv: jnp.sum(
-        flash_attention.attend(fields, qkv, numbers, seeds), dtype=jnp.float32
+        flash_attention.attend(fields, qkv, numbers, seeds, numbers[0, 0] > 0),
+        dtype=jnp.float32,
       )
     )(qkv)
 

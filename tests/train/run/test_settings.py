@@ -285,14 +285,6 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ),
     (
       {
-        'model.window': 3,
-        'model.attention': 'fused',
-        'train.platform': 'gpu',
-      },
-      "model.window=3: expected 0 with model.attention='fused'",
-    ),
-    (
-      {
         'model.query_key_norm': True,
         'model.attention': 'fused',
         'train.platform': 'tpu',

@@ -80,9 +80,31 @@ def _tanh_gelu(x: Array) -> Array:
   )
 
 
+def _erf_gelu(x: Array) -> Array:
+  """Returns x Phi(x); on a TPU in bfloat16 within its rounding of it.
+
+  There erf takes half as long as a layer's matrix products.
+  """
+  if platform() == 'tpu' and x.dtype == jnp.bfloat16:
+    return near_erf_gelu(x)
+  return nn.gelu(x, approximate=False)
+
+
+def near_erf_gelu(x: Array) -> Array:
+  """Returns x Phi(x) to 3e-5, its derivative to 1.1e-4.
+
+  Phi's logit is a polynomial, fitted to the least of the largest errors.
+  """
+  u = jnp.clip(x, -5, 5)  # the polynomial falls beyond 9
+  square = u * u
+  # The first factor, 1.5951192, is the sum of two that bfloat16 has.
+  factor = 1.59375 + (0.0013692 + square * (0.0739306 - 6.91438e-4 * square))
+  return x * jax.nn.sigmoid(u * factor)
+
+
 GELUS: dict[str, Callable[[Array], Array]] = {
   # x * Phi(x) exactly: BERT's release of 2018-10-31.
-  'erf': _make_gelu(functools.partial(nn.gelu, approximate=False)),
+  'erf': _make_gelu(_erf_gelu),
   # Its tanh approximation, under 5e-4 apart: GPT, and BERT since 2019-02-07.
   'tanh': _make_gelu(_tanh_gelu),
   'relu': nn.relu,  # ERNIE's; its result tells its gradient

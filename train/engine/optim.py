@@ -257,47 +257,80 @@ def scale_by_muon(
 
   The mean of a matrix's gradients is made orthogonal (Jordan et al. 2024) and
   scaled to Adam's RMS. `axes` are as in `per_matrix`: layers, query, key and
-  value and the halves of a gated MLP are matrices of their own.
+  value and the halves of a gated MLP are matrices of their own, each of which
+  lies on one device while it is made orthogonal.
   """
 
-  def dimensions_of(path: tuple) -> optax.contrib.MuonDimensionNumbers | None:
-    where = jax.tree_util.keystr(path, simple=True, separator='/')
-    names = axes[where]
+  def names_of(path: tuple) -> Sequence[str] | None:
+    """Returns the axes of a parameter with matrices of layers, else None."""
+    names = axes[jax.tree_util.keystr(path, simple=True, separator='/')]
     if names[0] != 'layers' or path[-1].key != 'kernel':
       return None
-    sides: list[list[int]] = []
-    for i, name in enumerate(names):
-      if name == 'head':  # goes with the heads before it
-        sides[-1].append(i)
-      elif name not in (*STACKED, 'gates'):
-        sides.append([i])
-    return optax.contrib.MuonDimensionNumbers(*map(tuple, sides))
-
-  def dimensions(params: Params) -> Any:
-    return jax.tree_util.tree_map_with_path(
-      lambda path, _: dimensions_of(path), params
-    )
+    return ['layers' if name == 'gates' else name for name in names]
 
   def label(params: Params) -> Any:
     return jax.tree_util.tree_map_with_path(
-      lambda path, _: 'adam' if dimensions_of(path) is None else 'muon', params
+      lambda path, _: 'adam' if names_of(path) is None else 'muon', params
     )
 
-  def rescale(path: tuple, update: jax.Array) -> jax.Array:
-    found = dimensions_of(path)
-    sides = (found.reduction_axis, found.output_axis)
-    widths = [math.prod(update.shape[i] for i in side) for side in sides]
-    return update * (MUON_RMS * math.sqrt(max(widths)))
+  def init(params: Params) -> optax.contrib.MuonState:
+    return optax.contrib.MuonState(
+      count=jnp.zeros((), jnp.int32),
+      mu=optax.tree.zeros_like(params),
+      ns_coeffs=one.init(jnp.zeros((1, 1))).ns_coeffs,
+    )
+
+  def update(
+    updates: Params, state: optax.contrib.MuonState, params: Params = None
+  ) -> tuple[Params, optax.contrib.MuonState]:
+    del params
+    mu = optax.tree.update_moment(updates, state.mu, MUON_DECAY, 1)
+    count = optax.safe_increment(state.count)
+    later = optax.safe_increment(count)
+    ahead = jax.tree.map(  # Nesterov's
+      lambda m, g: MUON_DECAY * m + (1 - MUON_DECAY) * g,
+      optax.tree.bias_correction(mu, MUON_DECAY, later),
+      optax.tree.bias_correction(updates, MUON_DECAY, count),
+    )
+    turned = jax.tree_util.tree_map_with_path(turn, ahead)
+    return turned, state._replace(count=count, mu=mu)
+
+  # Without a memory, it makes a matrix orthogonal.
+  one = optax.contrib.scale_by_muon(beta=0.0, nesterov=False)
+
+  def view_of(path: tuple) -> Callable[[jax.Array], jax.Array]:
+    return functools.partial(as_matrices, names=names_of(path), vocab_size=None)
+
+  def turn(path: tuple, mean: jax.Array) -> jax.Array:
+    matrices = view_of(path)(mean)
+    turned = jax.vmap(lambda m: one.update(m, one.init(m))[0])(
+      _a_device_each(matrices)
+    )[: len(matrices)]
+    return jax.linear_transpose(view_of(path), mean)(turned)[0]
+
+  def rescale(path: tuple, turned: jax.Array) -> jax.Array:
+    _, *widths = jax.eval_shape(view_of(path), turned).shape
+    return turned * (MUON_RMS * math.sqrt(max(widths)))
 
   muon = optax.chain(
-    optax.contrib.scale_by_muon(
-      beta=MUON_DECAY, weight_dimension_numbers=dimensions
-    ),
+    optax.GradientTransformation(init, update),
     optax.stateless(
-      lambda updates, _: jax.tree_util.tree_map_with_path(rescale, updates)
+      lambda turned, _: jax.tree_util.tree_map_with_path(rescale, turned)
     ),
   )
   return optax.partition({'muon': muon, 'adam': adam}, label)
+
+
+def _a_device_each(matrices: jax.Array) -> jax.Array:
+  """Returns matrices spread over the mesh, with zeros to its size."""
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty or mesh.size == 1:
+    return matrices
+  missing = -len(matrices) % mesh.size
+  return jax.lax.with_sharding_constraint(
+    jnp.pad(matrices, [(0, missing), (0, 0), (0, 0)]),
+    jax.sharding.PartitionSpec(mesh.axis_names),
+  )
 
 
 class PerMatrix(NamedTuple):

@@ -495,6 +495,33 @@ def test_muon_against_numpy(small_bert):
   assert len(jax.tree.leaves(muon.mu)) == 4
 
 
+def test_a_mesh_spreads_the_matrices_of_muon(small_bert):
+  """Padding fills the devices that are left over."""
+  params, (gradient, *_), axes = small_bert
+  tx = optim.scale_by_muon(axes, optax.scale_by_adam())
+
+  @jax.jit
+  def turn(gradient):
+    return tx.update(gradient, tx.init(params), params)[0]
+
+  expected = jax.device_get(turn(gradient))
+  config = base.get_config()
+  mesh = sharding.make_mesh(config.mesh, jax.devices())
+  everywhere = jax.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  jax.clear_caches()
+  with sharding.scope(mesh, config.mesh.rules):
+    gradient = jax.device_put(gradient, everywhere)
+    program = turn.lower(gradient).compile().as_text()
+    found = jax.device_get(turn(gradient))
+  jax.clear_caches()
+  assert 'all-' in program
+  jax.tree.map(
+    lambda ours, wanted: np.testing.assert_allclose(ours, wanted, atol=2e-5),
+    found,
+    expected,
+  )
+
+
 def assert_padding_is_zero(params):
   assert (params['embeddings']['tokens']['embedding'][VOCAB_SIZE:] == 0).all()
   assert (params['mlm']['bias'][VOCAB_SIZE:] == 0).all()

@@ -203,11 +203,13 @@ def _changes(run: BrownRun) -> str:
   found = run.figures
   if found is None or not run.is_network:
     return ''
+  there = found['config']
   wanted = _plain(settings.flatten(run.config()))
+  differing = settings.differing_keys(
+    there, {key: wanted[key] for key in wanted if key in there}
+  )
   return ', '.join(
-    f'{key}={value!r} and not {wanted.get(key)!r}'
-    for key, value in found['config'].items()
-    if key in wanted and wanted[key] != value and key != 'data.folder'
+    f'{key}={old!r} and not {new!r}' for key, (old, new) in differing.items()
   )
 
 

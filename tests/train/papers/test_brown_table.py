@@ -116,10 +116,15 @@ def test_a_network_goes_on_and_is_mixed(folder, tmp_path, monkeypatch, capsys):
   (line,) = capsys.readouterr().out.splitlines()
   assert '--config brown:nnlm' in line and '--config.train.seed=1' in line
   # Another config is told, and not run unless it is asked for.
-  other = small_table(NETWORK, BASELINE, **{'optim.learning_rate': 0.5})
+  # Another platform computes the same.
+  other = small_table(
+    NETWORK,
+    BASELINE,
+    **{'optim.learning_rate': 0.5, 'train.platform': 'cpu'},
+  )
   assert brown_table.make(other, tmp_path, run=False)
   told = capsys.readouterr().out
-  assert 'seed 0: was run with optim.learning_rate=0.003 and not 0.5' in told
+  assert 'was run with optim.learning_rate=0.003 and not 0.5; --rerun' in told
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from models import dropout
-from models.transformer import attention, flash_attention
+from models.transformer import attention, flash_attention, layout
 from train.host import device
 
 SHAPES = (
@@ -36,17 +36,21 @@ STEPS = 20
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _run(attend, fields, qkv, gradient, mask, seeds):
-  context, back = jax.vjp(lambda qkv: attend(fields, qkv, mask, seeds), qkv)
+  context, back = jax.vjp(
+    lambda qkv: attend(fields, qkv, mask, seeds, fields.window > 0), qkv
+  )
   return context, *back(gradient)
 
 
-def plain(fields, qkv, mask, seeds):
+def plain(fields, qkv, mask, seeds, is_local):
   """Attention in plain JAX, with the arguments of the kernels."""
   length = qkv.shape[1]
   query, key, value = jnp.moveaxis(qkv, 2, 0)
   mask = mask[:, None, None] != 0
   if fields.causal:
     mask = mask & attention.causal_mask(length, length, 0)
+  if is_local:
+    mask = mask & layout.near(length, length, 0, fields.window)
   query = query * jnp.asarray(query.shape[-1] ** -0.5, query.dtype)
   return attention.attend(query, key, value, mask, seeds, fields.rate)
 
@@ -101,8 +105,13 @@ def main() -> int:
   print(device.describe())
   failed = 0
   for shape in SHAPES:
-    for causal, rate in ((False, 0.1), (True, 0.0), (True, 0.1)):
-      fields = flash_attention.Fields(causal, rate)
+    for form in (
+      (False, 0.1),
+      (True, 0.0),
+      (True, 0.1),
+      (False, 0.0, False, 64),  # a window
+    ):
+      fields = flash_attention.Fields(*form)
       found = difference(shape, fields, jnp.bfloat16)
       good = found < TOLERANCE
       failed += not good

@@ -141,10 +141,7 @@ def _join(
   is_local: Array | bool,
   shape: tuple[int, int],
 ) -> Array:
-  """Returns each row's two seeds with the layer's salt, the mask's, and reach.
-
-  The reach says how far from a position are the last that it sees.
-  """
+  """Returns a row's numbers, int32 [B, 4]; the columns are `_Row`'s fields."""
   rows, length = shape
   numbers = [jnp.zeros(rows, jnp.int32)] * 3
   if seeds is not None:
@@ -186,7 +183,14 @@ def _over_devices(run: Any, arrays: tuple, results: tuple[str, ...]) -> Any:
 
 
 class _Row(NamedTuple):
-  """What a program reads of a row, see `_join`; the salt is of its head."""
+  """Numbers of a row, int32 scalars.
+
+  Attributes:
+    first: dropout's first seed, with the layer's salt.
+    second: its second seed, likewise.
+    salt: of the mask, inside of a program of its head's.
+    reach: the largest distance of a position that one sees.
+  """
 
   first: Array
   second: Array
@@ -195,6 +199,7 @@ class _Row(NamedTuple):
 
 
 def _read(numbers: Any) -> _Row:
+  """Returns a row's numbers, [4], in a program of a head."""
   head = pl.program_id(1)  # not known in a loop, if interpreted
   first, second, salt, reach = (numbers[i] for i in range(4))
   return _Row(first, second, salt + dropout.salt(head * dropout.ROWS), reach)
@@ -249,7 +254,7 @@ def _pair(
 def _near(
   fields: Fields, row: _Row, number: Array, block: int, length: int
 ) -> tuple[Array | int, Array | int]:
-  """Returns the first block that one sees, or is seen by, and the end."""
+  """Returns first and end of the blocks within the reach of block `number`."""
   first, end = 0, length // block
   if fields.window:
     first = jnp.maximum(number * block - row.reach, 0) // block

@@ -45,7 +45,7 @@ def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
 
 
 class Turns(NamedTuple):
-  """What tells a layer apart, see `layout.Layout`.
+  """The rotations of a layer's positions, and whether it is local.
 
   Attributes:
     tables: cos and sin of the rotations, float32 [2, B, T, LANES], of global
@@ -58,7 +58,10 @@ class Turns(NamedTuple):
 
 
 def turns_of(layout: Layout | None) -> Turns | None:
-  """Returns the kernels' form of a layer's layout."""
+  """Returns what the kernels read of a layer's layout.
+
+  Its tables [2, B, T, 1, H / 2] are spread over the lanes of registers.
+  """
   if layout is None:
     return None
   if layout.cos is None:

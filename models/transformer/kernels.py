@@ -32,6 +32,7 @@ Array = jax.Array
 LANES = 128  # width of a TPU's registers
 LOWEST = float(layers.LOWEST)
 BLOCK = 256  # query positions at a time
+SCALARS = 5  # first, second, layer, number, local
 VMEM = 16 * 2**20  # bytes that the compiler gives a kernel at least
 BYTES_A_CYCLE = 546  # 819 GB/s at 1.5 GHz, a v5e
 
@@ -137,16 +138,17 @@ def _hide(
 
 
 class _Row:
-  """What the kernels read of a row of the batch.
+  """A row of the batch, as the kernels read it; refs are as in the module.
 
   Attributes:
     form: what is computed.
-    head: width of a head.
+    width: D, of all heads.
+    head: H, of one.
     parts: of the query positions.
   """
 
   def __init__(self, form, seeds, mask, qkv, turns, bias, is_local):
-    """Fills `bias`; the arguments are the kernel's, in memory of its own."""
+    """Fills `bias` [S, block] from `mask` [1, 1, S]."""
     self._seeds = seeds
     self._mask, self._qkv, self._turns, self._bias = mask, qkv, turns, bias
     T, block = bias.shape
@@ -189,7 +191,10 @@ class _Row:
   def weights(
     self, query: Array, key: Array, part: _Part
   ) -> tuple[Array, Array]:
-    """Returns weights [S, T] of a part, and what they are multiplied by."""
+    """Returns weights [S, T] of a part, and the factor that normalises them.
+
+    The factor [1, T] is 0 where no key is seen.
+    """
     scores_ST = _dot(key[part.keys], query, (1, 1))
     bias_ST = self._bias[part.keys]
     if self.form.packed:
@@ -216,7 +221,7 @@ class _Row:
 
 
 def _in_layer(form, local, run):
-  """Calls `run(is_local)` as the layer is."""
+  """Calls `run` with whether the layer is local."""
   if not form.window:
     run(False)
     return
@@ -225,8 +230,8 @@ def _in_layer(form, local, run):
 
 
 def _forward_kernel(*refs, form):
-  *scalars, mask, qkv = refs[:7]
-  *turns, out, bias = refs[7:]
+  (*scalars, mask, qkv), rest = refs[: SCALARS + 2], refs[SCALARS + 2 :]
+  *turns, out, bias = rest
   seeds = _read_seeds(*scalars[:4])
 
   def run(is_local):
@@ -263,8 +268,8 @@ def _forward_kernel(*refs, form):
 
 
 def _backward_kernel(*refs, form):
-  *scalars, mask, qkv = refs[:7]
-  *turns, by_out, by_qkv, out, bias, by_key, by_value = refs[7:]
+  (*scalars, mask, qkv), rest = refs[: SCALARS + 2], refs[SCALARS + 2 :]
+  *turns, by_out, by_qkv, out, bias, by_key, by_value = rest
   seeds = _read_seeds(*scalars[:4])
 
   def run(is_local):
@@ -442,11 +447,10 @@ def call(
   def block_of(array: Any) -> pl.BlockSpec:
     return pl.BlockSpec((1, *array.shape[1:]), lambda row, *_: (row, 0, 0))
 
-  def turns_of(table: Array) -> pl.BlockSpec:
-    def place(row: Any, *scalars: Any) -> tuple[Any, ...]:
-      return scalars[-1][0], row, 0, 0
-
-    return pl.BlockSpec((1, 1, *table.shape[2:]), place)
+  def table_of(table: Array) -> pl.BlockSpec:
+    return pl.BlockSpec(
+      (1, 1, *table.shape[2:]), lambda row, *refs: (refs[-1][0], row, 0, 0)
+    )
 
   return pl.pallas_call(
     functools.partial(kernel.run, form=form),
@@ -456,7 +460,7 @@ def call(
       in_specs=[
         block_of(mask),
         block_of(qkv),
-        *map(turns_of, turns),
+        *map(table_of, turns),
         *map(block_of, rest),
       ],
       out_specs=[block_of(array) for array in results],

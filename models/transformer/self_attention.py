@@ -93,7 +93,8 @@ class SelfAttention(nn.Module):
     biases: whether the projections have any.
     window: how many positions on each side a position of a local layer sees;
       0: no layer is local.
-    global_every: one in so many layers is not local.
+    global_every: one in so many layers is not local, for the estimate of the
+      TPU's kernel; a layer's `layout` says whether it is.
     query_key_norm: queries and keys of each head pass a layer norm (Dehghani et
       al. 2023, "Scaling Vision Transformers", section 2). Not for a TPU's
       kernel.

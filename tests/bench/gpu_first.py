@@ -3,8 +3,8 @@
   python tests/bench/gpu_first.py
 
 Checks the attention kernels beside plain attention in bfloat16, with dropout,
-masked keys and causal rows; then trains bert_tiny twice for 20 steps in
-bfloat16 with deterministic kernels, and compares the parameters bit by bit.
+masked keys, causal rows and windows; then trains bert_tiny twice for 20 steps
+in bfloat16 with deterministic kernels, and compares the parameters bit by bit.
 Prints a line for each check; ends with 1 if one fails. `python
 tests/bench/beside.py accelerator` measures the speed.
 """
@@ -109,7 +109,8 @@ def main() -> int:
       (False, 0.1),
       (True, 0.0),
       (True, 0.1),
-      (False, 0.0, False, 64),  # a window
+      (False, 0.0, False, 64),  # windows of a local layer
+      (True, 0.1, False, 20),
     ):
       fields = flash_attention.Fields(*form)
       found = difference(shape, fields, jnp.bfloat16)

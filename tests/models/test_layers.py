@@ -46,7 +46,7 @@ def test_gelu_keeps_its_input_alone(name):
 
 
 def test_a_gelu_near_that_of_erf():
-  """Twenty times as near as the tanh approximation, gradients, too."""
+  """Twelve times as near as the tanh approximation, its gradient seven."""
   x = np.linspace(-12, 12, 4_801)
   value = x * scipy.special.ndtr(x)
   slope = scipy.special.ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(
@@ -54,13 +54,13 @@ def test_a_gelu_near_that_of_erf():
   )
   wide = jnp.asarray(x, jnp.float32)
   gelu = layers.near_erf_gelu
-  np.testing.assert_allclose(gelu(wide), value, atol=3e-5)
+  np.testing.assert_allclose(gelu(wide), value, atol=4e-5)
   found = jax.vmap(jax.grad(gelu))(wide)
-  np.testing.assert_allclose(found, slope, atol=1.2e-4)
+  np.testing.assert_allclose(found, slope, atol=1.3e-4)
   half = gelu(wide.astype(jnp.bfloat16))
   assert half.dtype == jnp.bfloat16
   np.testing.assert_allclose(
-    half.astype(jnp.float32), value, atol=2e-3, rtol=2**-6
+    half.astype(jnp.float32), value, atol=0.011, rtol=2**-8
   )
 
 

@@ -295,7 +295,7 @@ def scale_by_muon(
     turned = jax.tree_util.tree_map_with_path(turn, ahead)
     return turned, state._replace(count=count, mu=mu)
 
-  # Without a memory, it makes a matrix orthogonal.
+  # With beta 0 it keeps no mean, and makes a matrix orthogonal.
   one = optax.contrib.scale_by_muon(beta=0.0, nesterov=False)
 
   def view_of(path: tuple) -> Callable[[jax.Array], jax.Array]:
@@ -304,7 +304,7 @@ def scale_by_muon(
   def turn(path: tuple, mean: jax.Array) -> jax.Array:
     matrices = view_of(path)(mean)
     turned = jax.vmap(lambda m: one.update(m, one.init(m))[0])(
-      _a_device_each(matrices)
+      _on_devices(matrices)
     )[: len(matrices)]
     return jax.linear_transpose(view_of(path), mean)(turned)[0]
 
@@ -321,8 +321,11 @@ def scale_by_muon(
   return optax.partition({'muon': muon, 'adam': adam}, label)
 
 
-def _a_device_each(matrices: jax.Array) -> jax.Array:
-  """Returns matrices spread over the mesh, with zeros to its size."""
+def _on_devices(matrices: jax.Array) -> jax.Array:
+  """Returns matrices [M, in, out] spread over the mesh, each on one device.
+
+  Zeros at the end fill M up to a multiple of the devices.
+  """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or mesh.size == 1:
     return matrices

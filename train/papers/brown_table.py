@@ -199,7 +199,10 @@ def _find_runs(
 
 
 def _changes(run: BrownRun) -> str:
-  """Returns how the config of a finished run differs from today's, or ''."""
+  """Returns how a finished run's config differs from today's, or ''.
+
+  Keys that a run may continue with, `settings.FREE_KEYS`, do not count.
+  """
   found = run.figures
   if found is None or not run.is_network:
     return ''

@@ -404,18 +404,21 @@ def check_form(config: ml_collections.ConfigDict) -> None:
     'model.num_heads',
     'heads of an even width, whose numbers rotary positions turn in pairs',
   )
+  # The GPU's has them; what 'auto' finds is not known yet.
+  is_forced = model.attention == 'fused' and (
+    config.train.platform in ('tpu', 'cpu')
+  )
+  ensure(
+    not (model.query_key_norm and is_forced),
+    'model.query_key_norm',
+    "False with model.attention='fused': a TPU's kernel has no such norms",
+  )
   if 'window' not in model:
     return
   ensure(
     not (model.window and model.get('null_key')),
     'model.window',
     '0 with model.null_key=True: a null key is near to no position',
-  )
-  is_forced = model.attention == 'fused' and config.train.platform == 'tpu'
-  ensure(
-    not (model.query_key_norm and is_forced),
-    'model.query_key_norm',
-    "False with model.attention='fused' on a TPU: its kernel has no such norms",
   )
 
 

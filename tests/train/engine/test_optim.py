@@ -506,11 +506,21 @@ def test_a_mesh_spreads_the_matrices_of_muon(small_bert):
 
   expected = jax.device_get(turn(gradient))
   config = base.get_config()
+  config.mesh.update(data=2, fsdp=2, tensor=2)
   mesh = sharding.make_mesh(config.mesh, jax.devices())
-  everywhere = jax.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+  def split(leaf):
+    """Splits the last axes that can be, as fsdp and tensor do."""
+    names = iter(('tensor', 'fsdp'))
+    spec = [
+      next(names, None) if size % 2 == 0 else None for size in leaf.shape[::-1]
+    ]
+    place = jax.sharding.PartitionSpec(*spec[::-1])
+    return jax.device_put(leaf, jax.NamedSharding(mesh, place))
+
   jax.clear_caches()
   with sharding.scope(mesh, config.mesh.rules):
-    gradient = jax.device_put(gradient, everywhere)
+    gradient = jax.tree.map(split, gradient)
     program = turn.lower(gradient).compile().as_text()
     found = jax.device_get(turn(gradient))
   jax.clear_caches()
@@ -520,6 +530,23 @@ def test_a_mesh_spreads_the_matrices_of_muon(small_bert):
     found,
     expected,
   )
+
+
+def test_muon_turns_each_half_of_a_gated_mlp():
+  rng = np.random.default_rng(0)
+  both = jnp.asarray(rng.normal(size=(3, 8, 2, 6)), jnp.float32)
+
+  def turn(kernel, names):
+    params = {'layers': {'mlp': {'in': {'kernel': kernel}}}}
+    axes = {'layers/mlp/in/kernel': names}
+    tx = optim.scale_by_muon(axes, optax.scale_by_adam())
+    update, _ = jax.jit(tx.update)(params, tx.init(params), params)
+    return update['layers']['mlp']['in']['kernel']
+
+  found = turn(both, ('layers', 'embed', 'gates', 'mlp'))
+  for half in range(2):
+    alone = turn(both[:, :, half], ('layers', 'embed', 'mlp'))
+    np.testing.assert_allclose(found[:, :, half], alone, atol=1e-6)
 
 
 def assert_padding_is_zero(params):

@@ -344,6 +344,20 @@ def test_bad_values_are_named(overrides, message):
     check(config, parts=4)
 
 
+def test_norms_that_a_kernel_lacks_are_refused_for_a_gpt():
+  """It has no window, whose checks come after."""
+  config = settings.with_overrides(
+    settings.load_config('gpt_tiny'),
+    {
+      'model.query_key_norm': True,
+      'model.attention': 'fused',
+      'train.platform': 'cpu',
+    },
+  )
+  with pytest.raises(ValueError, match='model.query_key_norm=True: expected'):
+    check(config, parts=1)
+
+
 @pytest.mark.parametrize(
   ('overrides', 'message'),
   [

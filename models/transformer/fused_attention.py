@@ -77,7 +77,7 @@ def turns_of(layout: Layout | None) -> Turns | None:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend(
-  fields: tuple[kernels.Form, layers.Dtype],
+  fields: tuple[kernels.KernelForm, layers.Dtype],
   total: norms.Sum,
   kernel_DE: Array,
   bias_1E: Array,
@@ -154,7 +154,7 @@ attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _run(
-  form: kernels.Form,
+  form: kernels.KernelForm,
   which: str,
   arrays: tuple[Array, ...],
   mask_BS: Array,

@@ -44,7 +44,7 @@ def _dot(a: Array, b: Array, contracted: tuple[int, int]) -> Array:
   )
 
 
-class Form(NamedTuple):
+class KernelForm(NamedTuple):
   """What a kernel computes.
 
   Attributes:
@@ -72,7 +72,7 @@ class _Part(NamedTuple):
   keys: slice
 
 
-def _parts(form: Form, T: int, block: int, is_local: bool) -> list[_Part]:
+def _parts(form: KernelForm, T: int, block: int, is_local: bool) -> list[_Part]:
   """Returns the parts of a row; keys begin and end with a register's rows."""
   parts = []
   for start in range(0, T, block):
@@ -85,7 +85,7 @@ def _parts(form: Form, T: int, block: int, is_local: bool) -> list[_Part]:
   return parts
 
 
-def count_weights(form: Form, T: int, block: int) -> float:
+def count_weights(form: KernelForm, T: int, block: int) -> float:
   """Returns how many weights a head of a row has, a mean over the layers."""
 
   def count(is_local: bool) -> int:
@@ -124,7 +124,7 @@ def _turn(x: Array, cos: Array, sin: Array, H: int) -> Array:
 
 
 def _hide(
-  array_ST: Array, masked: float, form: Form, part: _Part, is_local: bool
+  array_ST: Array, masked: float, form: KernelForm, part: _Part, is_local: bool
 ) -> Array:
   """Returns a part's scores or bias, `masked` where its form hides a key."""
   slots = lax.broadcasted_iota(jnp.int32, array_ST.shape, 0)
@@ -137,7 +137,7 @@ def _hide(
   return array_ST
 
 
-class _Row:
+class _RowReader:
   """A row of the batch, as the kernels read it; refs are as in the module.
 
   Attributes:
@@ -235,7 +235,7 @@ def _forward_kernel(*refs, form):
   seeds = _read_seeds(*scalars[:4])
 
   def run(is_local):
-    row = _Row(form, seeds, mask, qkv, turns, bias, is_local)
+    row = _RowReader(form, seeds, mask, qkv, turns, bias, is_local)
     _, block = bias.shape
     H, per = row.head, LANES // row.head
     head, _ = _places_of_lanes(H)
@@ -273,7 +273,7 @@ def _backward_kernel(*refs, form):
   seeds = _read_seeds(*scalars[:4])
 
   def run(is_local):
-    row = _Row(form, seeds, mask, qkv, turns, bias, is_local)
+    row = _RowReader(form, seeds, mask, qkv, turns, bias, is_local)
     _, block = bias.shape
     H, per = row.head, LANES // row.head
     head, _ = _places_of_lanes(H)
@@ -417,7 +417,7 @@ def call(
   which: str,
   arrays: tuple[Array, ...],
   scalars: tuple[Array, ...],
-  form: Form,
+  form: KernelForm,
   turns: tuple[Array, ...] = (),
 ) -> tuple[Array, ...]:
   """Runs a kernel on one device.
@@ -487,7 +487,7 @@ def call(
 
 def _cycles(
   kernel: Kernel,
-  form: Form,
+  form: KernelForm,
   turns: bool,
   sizes: tuple[int, int, int],
   weights: float,

@@ -174,7 +174,7 @@ class SelfAttention(nn.Module):
       from models.transformer import fused_attention
 
       kernel, bias = out.weights((N, H))
-      form = fused_attention.kernels.Form(
+      form = fused_attention.kernels.KernelForm(
         N,
         self.causal,
         self.dropout_rate,

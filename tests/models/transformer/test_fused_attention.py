@@ -132,7 +132,7 @@ def test_outputs_and_gradients_are_those_of_plain_attention(
 ):
   monkeypatch.setattr(kernels, 'BLOCK', block)
   arguments = make_arrays(length, heads, head, rate)
-  form = kernels.Form(heads, causal, rate, False)
+  form = kernels.KernelForm(heads, causal, rate, False)
   got = run(fused, form, *arguments)
   assert_same(got, run(plain, form, *arguments))
   assert (got[0][1][2] == 0).all()  # no key may be looked at
@@ -143,7 +143,7 @@ def test_rows_of_which_the_first_keys_are_masked(monkeypatch):
   arrays, _, seeds = make_arrays(256, 4, 32, RATE)
   monkeypatch.setattr(kernels, 'BLOCK', 128)
   mask = np.arange(256) >= np.array([0, 40, 200])[:, None]
-  form = kernels.Form(4, True, RATE)
+  form = kernels.KernelForm(4, True, RATE)
   got = run(fused, form, arrays, mask, seeds)
   assert_same(got, run(plain, form, arrays, mask, seeds))
   y = got[0][1]
@@ -168,7 +168,7 @@ def test_texts_of_packed_rows_do_not_see_each_other(
   place = np.arange(length)
   texts = np.stack([1 + place // 100, 1 + place // 7, 0 * place])
   texts[1, 90:] = 0
-  form = kernels.Form(heads, causal, rate, True)
+  form = kernels.KernelForm(heads, causal, rate, True)
   got = run(fused, form, arrays, texts, seeds)
   assert_same(got, run(plain, form, arrays, texts, seeds))
   y = got[0][1]
@@ -201,7 +201,7 @@ def test_windows_and_rotations_are_those_of_plain_attention(
     3, positions, head, (1e4, 100.0), window=window, global_every=3
   )
   layout = layout._replace(is_first=False, is_local=np.bool_(is_local))
-  form = kernels.Form(128 // head, causal, rate, packed, window)
+  form = kernels.KernelForm(128 // head, causal, rate, packed, window)
   arguments = arrays, mask, seeds, layout
   got = run(fused, form, *arguments)
   assert_same(got, run(plain, form, *arguments))
@@ -213,13 +213,13 @@ def test_windows_and_rotations_are_those_of_plain_attention(
 def test_a_window_without_rotations():
   arrays, mask, seeds = make_arrays(128, 2, 64, 0.0)
   layout = layouts.Layout(np.bool_(False), np.bool_(True))
-  form = kernels.Form(2, False, 0.0, window=5)
+  form = kernels.KernelForm(2, False, 0.0, window=5)
   got = run(fused, form, arrays, mask, seeds, layout)
   assert_same(got, run(plain, form, arrays, mask, seeds, layout))
 
 
 def test_local_layers_have_fewer_weights():
-  form = kernels.Form(12, False, 0.0, window=64, global_every=3)
+  form = kernels.KernelForm(12, False, 0.0, window=64, global_every=3)
   whole = kernels.count_weights(form._replace(window=0), 1024, 256)
   assert whole == 1024**2
   local = 256 * (384 + 512 + 512 + 384)
@@ -240,7 +240,7 @@ def mask_shown_by(heads, length, mask, seeds):
   rows = len(mask)
   total = norms.identity_sum(jnp.broadcast_to(eye, (rows, D, D)))
   kernel = jnp.concatenate([jnp.zeros((D, 2 * D)), eye], axis=1)
-  form = kernels.Form(heads, False, RATE)
+  form = kernels.KernelForm(heads, False, RATE)
   _, y = fused_attention.attend(
     (form, jnp.float32), total, kernel, jnp.zeros((1, 3 * D)), eye, mask, seeds
   )
@@ -271,7 +271,7 @@ def test_masks_of_heads_are_those_of_their_numbers(heads):
 
 def test_bfloat16_is_near():
   arrays, mask, seeds = make_arrays(128, 2, 64, RATE)
-  form = kernels.Form(2, False, RATE)
+  form = kernels.KernelForm(2, False, RATE)
   (_, exact), exact_grads = run(plain, form, arrays, mask, seeds)
 
   def rounded(form, arrays, mask, seeds, _):
@@ -334,7 +334,7 @@ def make_rows():
   return (np.concatenate([x] * 3)[:rows], *arrays), mask, seeds
 
 
-FORM = kernels.Form(4, True, RATE)  # of these rows
+FORM = kernels.KernelForm(4, True, RATE)  # of these rows
 
 
 @functools.cache
@@ -368,7 +368,7 @@ def test_a_mesh_splits_rotations_with_their_rows():
     2, positions, 64, (1e4, 100.0), window=9, global_every=2
   )
   layout = layout._replace(is_first=False, is_local=np.bool_(True))
-  form = kernels.Form(4, False, RATE, window=9)
+  form = kernels.KernelForm(4, False, RATE, window=9)
   expected = run(fused, form, arrays, mask, seeds, layout)
   mesh = make_mesh((2, 2, 2))
   jax.clear_caches()

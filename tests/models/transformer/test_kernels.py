@@ -30,7 +30,7 @@ def call(which, mask, seeds, *arrays):
     which,
     (mask.astype(jnp.int32)[:, None], *arrays),
     (seeds.first, seeds.second, zero, zero, zero),
-    kernels.Form(N, causal=True, rate=RATE),
+    kernels.KernelForm(N, causal=True, rate=RATE),
   )
 
 

@@ -160,9 +160,11 @@ def text() -> ml_collections.ConfigDict:
 def rows() -> ml_collections.ConfigDict:
   """Returns the key of the rows that a text is made into."""
   data = ml_collections.ConfigDict()
-  # Fills each row with whole documents, or parts of long ones, which do not see
+  # Fills each row with whole texts, or parts of long ones, which do not see
   # each other; their positions begin at 0. Not with next sentences.
   data.packed = False
+  # What such a text is: 'documents', or 'sentences', each by itself.
+  data.packed_texts = 'documents'
   return data
 
 

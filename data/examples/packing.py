@@ -1,11 +1,12 @@
-"""Rows packed with whole documents, which do not see each other.
+"""Rows packed with whole texts, which do not see each other.
 
-A document is cut into parts that fill a row, and a rest; rests share rows. They
-are packed by best fit, the longest first (Johnson 1973, "Near-optimal bin
-packing algorithms"), 2^20 parts of a language at a time: a plan takes 8 bytes
-for each document and some 100 MB, however long the text is. It depends on the
-store alone, is kept beside it and memory-mapped; which row stands where in an
-epoch is `pipeline.Permuted`'s, as for all examples.
+A text is a document or, where a caller asks for it, a sentence. It is cut into
+parts that fill a row, and a rest; rests share rows. They are packed by best
+fit, the longest first (Johnson 1973, "Near-optimal bin packing algorithms"),
+2^20 parts of a language at a time: a plan takes 8 bytes for each text and some
+100 MB, however much text there is. It depends on the store alone, is kept
+beside it and memory-mapped; which row stands where in an epoch is
+`pipeline.Permuted`'s, as for all examples.
 """
 
 import bisect
@@ -29,19 +30,19 @@ _BLOCK = 1 << 20  # parts packed at once: bounds the memory
 PART = np.dtype(
   [
     ('start', np.int64),  # first token, of the store
-    ('length', np.int32),  # units of the document, see `Cut`
-    ('document', np.int32),
+    ('length', np.int32),  # units of the text, see `Cut`
+    ('of', np.int32),  # the number of the text in the store
   ],
   align=True,
 )
 
 
 class Cut(NamedTuple):
-  """How documents are cut.
+  """How texts are cut.
 
   Attributes:
     name: of the cut, a part of the name of its folder.
-    extra: units that a document has beyond its tokens.
+    extra: units that a text has beyond its tokens.
     frame: places that a part takes beyond its units.
   """
 
@@ -51,7 +52,7 @@ class Cut(NamedTuple):
 
 
 # BERT's [CLS] and [SEP]; GPT's predictions, from all tokens but the last; the
-# same with an end-of-text token before and after each document.
+# same with an end-of-text token before and after each text.
 FRAMED = Cut('framed', 0, 2)
 CONTINUED = Cut('continued', -1, 0)
 ENDED = Cut('ended', 1, 0)
@@ -62,7 +63,7 @@ class _PackedRows(pipeline.Permuted):
 
   Attributes:
     real_share: the share of the places that hold a part.
-    num_parts: of documents, in all rows.
+    num_parts: of texts, in all rows.
   """
 
   def __init__(
@@ -73,24 +74,25 @@ class _PackedRows(pipeline.Permuted):
     *,
     held_out: bool,
     language_exponent: float,
+    texts: str,
   ) -> None:
     """Opens the plan of the rows, and makes it first if it is missing.
 
     Raises ValueError if a language has no document to make a row of.
     """
     split = 'held-out' if held_out else 'training'
+    kind = cut.name if texts == 'documents' else f'{cut.name}-{texts}'
     folder = folders.make_beside(
       store.folder,
-      f'rows-{length}-{cut.name}-{split}-v{_VERSION}'
-      f'-{store.meta["digest"][:16]}',
-      lambda partial: _write(store, length, cut, held_out, partial),
+      f'rows-{length}-{kind}-{split}-v{_VERSION}-{store.meta["digest"][:16]}',
+      lambda partial: _write(store, length, cut, held_out, texts, partial),
     )
     meta = json.loads((folder / 'rows.json').read_bytes())
     for name, rows in zip(store.languages, meta['rows'], strict=True):
       if not rows:
         of = f' of language {name!r}' if len(store.languages) > 1 else ''
         raise ValueError(
-          f'{store.folder} has no {split} document{of} of'
+          f'{store.folder} has no {split} {texts[:-1]}{of} of'
           f' {max(1, 1 - cut.extra)} or more tokens: bring more text, or set'
           ' another data.held_out'
         )
@@ -100,13 +102,13 @@ class _PackedRows(pipeline.Permuted):
     self.real_share = meta['places'] / (self.num_windows * length)
     self._parts = np.memmap(folder / 'parts.bin', PART, 'r').view(np.ndarray)
     self._ends = np.memmap(folder / 'ends.bin', np.int64, 'r').view(np.ndarray)
-    self._cut, self._tokens = cut, store.tokens
+    self._cut, self._tokens, self._texts = cut, store.tokens, texts
 
   def describe_rows(self) -> str:
     """Returns how well the rows are filled, as text."""
     return (
-      f'{self.num_windows:,}, packed with {self.num_parts:,} documents or parts'
-      f' of long ones; {self.real_share:.2%} of the places are in use'
+      f'{self.num_windows:,}, packed with {self.num_parts:,} {self._texts} or'
+      f' parts of long ones; {self.real_share:.2%} of the places are in use'
     )
 
   def _spread(self, numbers: np.ndarray) -> '_Places':
@@ -129,7 +131,7 @@ class _PackedRows(pipeline.Permuted):
       parts['start'][part],
       within,
       sizes[part],
-      parts['document'][part],
+      parts['of'][part],
     )
 
   def _read(self, places: np.ndarray) -> np.ndarray:
@@ -156,7 +158,7 @@ class _Places(NamedTuple):
     start: the first token of the part.
     within: the place within the part.
     size: of the part, in places.
-    document: of the part.
+    of: the number of the part's text in the store.
   """
 
   row: np.ndarray
@@ -165,7 +167,7 @@ class _Places(NamedTuple):
   start: np.ndarray
   within: np.ndarray
   size: np.ndarray
-  document: np.ndarray
+  of: np.ndarray
 
 
 class FramedRows(_PackedRows):
@@ -178,6 +180,7 @@ class FramedRows(_PackedRows):
     *,
     held_out: bool,
     language_exponent: float = 0.7,
+    texts: str = 'documents',
     units: bool = False,
   ) -> None:
     """Opens the rows; with `units`, tokens that begin a unit are marked."""
@@ -189,6 +192,7 @@ class FramedRows(_PackedRows):
       FRAMED,
       held_out=held_out,
       language_exponent=language_exponent,
+      texts=texts,
     )
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
@@ -223,31 +227,32 @@ class NextTokenRows(_PackedRows):
     held_out: bool,
     end_of_text: int | None = None,
     language_exponent: float = 0.7,
+    texts: str = 'documents',
   ) -> None:
-    """Opens the rows; an `end_of_text` stands before and after documents."""
-    self._end_of_text = end_of_text
-    self._bounds_of = store.sentences, store.documents
+    """Opens the rows; an `end_of_text` stands before and after each text."""
+    self._end_of_text, self._store = end_of_text, store
     super().__init__(
       store,
       length,
       CONTINUED if end_of_text is None else ENDED,
       held_out=held_out,
       language_exponent=language_exponent,
+      texts=texts,
     )
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:
     """Returns `tokens, targets, texts` int32 [B, T]; `texts` is 0 in padding.
 
-    Each place with a text has a target, the last token of a document no place.
+    Each place with a text has a target, the last token of a text no place.
     """
     del draws
     at = self._spread(numbers)
     places = at.start + at.within
     tokens, targets = self._read(places), self._read(places + 1)
     if self._end_of_text is not None:
-      sentences, documents = self._bounds_of
-      begins = sentences[documents[at.document]]
-      ends = sentences[documents[at.document + 1]]
+      begins, ends = (
+        _bounds(self._store, self._texts, at.of + after) for after in (0, 1)
+      )
       tokens[places < begins] = self._end_of_text
       targets[places + 1 >= ends] = self._end_of_text
     rows = len(numbers)
@@ -263,6 +268,7 @@ def _write(
   length: int,
   cut: Cut,
   held_out: bool,
+  texts: str,
   folder: pathlib.Path,
 ) -> None:
   """Writes the parts in the order of the rows, and where each row ends."""
@@ -271,7 +277,7 @@ def _write(
     open(folder / 'parts.bin', 'wb') as parts_file,
     open(folder / 'ends.bin', 'wb') as ends_file,
   ):
-    for language, parts in _cut(store, length, cut, held_out):
+    for language, parts in _cut(store, length, cut, held_out, texts):
       row = pack(parts['length'] + cut.frame, length)
       order = np.argsort(row, kind='stable')
       parts[order].tofile(parts_file)
@@ -290,35 +296,53 @@ def _write(
   (folder / 'rows.json').write_text(json.dumps(meta))
 
 
+def _bounds(store: corpus.Store, texts: str, numbers: np.ndarray) -> np.ndarray:
+  """Returns the first token of each numbered text, int64 [n]."""
+  if texts == 'documents':
+    numbers = store.documents[numbers]
+  return store.sentences[numbers]
+
+
+def _is_held_out(
+  store: corpus.Store, texts: str, numbers: np.ndarray
+) -> np.ndarray:
+  """Returns whether each numbered text is one to evaluate on, bool [n]."""
+  if texts == 'sentences':
+    numbers = np.searchsorted(store.documents, numbers, side='right') - 1
+  return store.held_out[numbers]
+
+
 def _cut(
-  store: corpus.Store, length: int, cut: Cut, held_out: bool
+  store: corpus.Store, length: int, cut: Cut, held_out: bool, texts: str
 ) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (language, PART [n]), some documents' parts at a time."""
+  """Yields (language, PART [n]), some texts' parts at a time."""
   room = length - cut.frame
   for language in range(len(store.languages)):
-    first, last = store.language_bounds[language : language + 2].tolist()
+    ends = store.language_bounds[language : language + 2]
+    if texts == 'sentences':
+      ends = store.documents[ends]
+    first, last = ends.tolist()
     while first < last:
       numbers = np.arange(first, min(first + _BLOCK, last))
-      bounds = store.sentences[
-        store.documents[first : first + len(numbers) + 1]
-      ]
+      bounds = _bounds(store, texts, np.append(numbers, numbers[-1] + 1))
       sizes = np.diff(bounds) + cut.extra
-      chosen = (store.held_out[numbers] == held_out) & (np.diff(bounds) > 0)
+      chosen = _is_held_out(store, texts, numbers) == held_out
+      chosen &= np.diff(bounds) > 0
       counts = np.where(chosen, -(-sizes // room), 0)
-      # One document at least, whatever it has.
+      # One text at least, whatever it has.
       some = np.searchsorted(np.cumsum(counts), _BLOCK, side='right')
       some = max(1, int(some))
       first += some
-      document = np.repeat(np.arange(some), counts[:some])
-      if not len(document):
+      text = np.repeat(np.arange(some), counts[:some])
+      if not len(text):
         continue
       before = np.cumsum(counts[:some]) - counts[:some]
-      offset = (np.arange(len(document)) - before[document]) * room
-      parts = np.zeros(len(document), PART)
-      # An end-of-text before a document would stand before its first token.
-      parts['start'] = bounds[document] + offset - max(0, cut.extra)
-      parts['length'] = np.minimum(sizes[document] - offset, room)
-      parts['document'] = numbers[document]
+      offset = (np.arange(len(text)) - before[text]) * room
+      parts = np.zeros(len(text), PART)
+      # An end-of-text before a text would stand before its first token.
+      parts['start'] = bounds[text] + offset - max(0, cut.extra)
+      parts['length'] = np.minimum(sizes[text] - offset, room)
+      parts['of'] = numbers[text]
       yield language, parts
 
 

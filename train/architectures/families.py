@@ -78,7 +78,7 @@ def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
 
 
 def is_packed(config: ml_collections.ConfigDict) -> bool:
-  """Returns whether rows are packed with whole documents."""
+  """Returns whether rows are packed with whole texts."""
   return 'packed' in config.data and config.data.packed
 
 

@@ -1,4 +1,4 @@
-"""Pre-training on packed rows: whole documents that do not see each other.
+"""Pre-training on packed rows: whole texts that do not see each other.
 
 The model reads the numbers of a row's texts in the place of a mask of real
 tokens, and positions that begin again with each text.
@@ -32,8 +32,13 @@ class _Packed:
     **options: bool | int,
   ) -> packing.FramedRows | packing.NextTokenRows:
     """Opens a split of a store."""
-    exponent = config.data.language_exponent
-    return cls.rows(store, length, language_exponent=exponent, **options)
+    return cls.rows(
+      store,
+      length,
+      language_exponent=config.data.language_exponent,
+      texts=config.data.packed_texts,
+      **options,
+    )
 
 
 class _PackedTexts(_Packed):
@@ -89,7 +94,7 @@ class PackedNextTokens(_Packed, gpt.NextTokens):
 
 
 class PackedNextTokensOfStream(gpt.NextTokensOfStream, PackedNextTokens):
-  """The same, with an end-of-text token before and after each document.
+  """The same, with an end-of-text token before and after each text.
 
   The order of the classes counts: `NextTokensOfStream` names the token.
   """

@@ -30,6 +30,7 @@ NORMS, POSITIONS = ('post', 'pre'), ('learned', 'rotary')
 # How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
+PACKED_TEXTS = ('documents', 'sentences')  # as `packing` cuts; it imports JAX
 PLATFORMS = ('auto', 'cpu', 'gpu', 'tpu')
 # Section -> what its numbers must be -> keys; those that a config has are
 # checked where they have a value.
@@ -91,6 +92,7 @@ BEFORE = {
   **{f'model.{key}': value for key, value in base.form().items()},
   'data.text_field': 'text',
   'data.packed': False,
+  'data.packed_texts': 'documents',
   'task.long_text': 'head',
   'distill.relation_weight': 0.0,
   'distill.relation_heads': 48,
@@ -361,6 +363,19 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
       tokenization.parse_training(config.data.tokenizer)
   except ValueError as error:  # 'source ...' or 'tokenizer ...'
     raise ValueError(f'data.{error}') from None
+  if 'packed_texts' in config.data:
+    expect(
+      config,
+      config.data.packed_texts in PACKED_TEXTS,
+      'data.packed_texts',
+      f'one of {PACKED_TEXTS}',
+    )
+    expect(
+      config,
+      config.data.packed or config.data.packed_texts == PACKED_TEXTS[0],
+      'data.packed_texts',
+      f'{PACKED_TEXTS[0]!r} with data.packed=False, whose rows are of no texts',
+    )
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:

@@ -1,5 +1,6 @@
-"""Rows packed with whole documents, and parts of long ones."""
+"""Rows packed with whole documents or sentences, and parts of long ones."""
 
+import itertools
 import types
 
 import jax
@@ -26,12 +27,19 @@ def store(tmp_path_factory):
   return store
 
 
-def documents_of(store, held_out):
-  bounds = store.sentences[store.documents]
-  return [
-    store.tokens[bounds[d] : bounds[d + 1]].tolist()
-    for d in np.flatnonzero(store.held_out == held_out)
-  ]
+def texts_in(store, held_out, texts='documents'):
+  """Returns the tokens of each text of a split, as lists."""
+  found = []
+  for document in np.flatnonzero(store.held_out == held_out):
+    first, last = store.documents[document : document + 2]
+    bounds = store.sentences[first : last + 1]
+    if texts == 'documents':
+      bounds = bounds[[0, -1]]
+    found += [
+      store.tokens[begin:end].tolist()
+      for begin, end in itertools.pairwise(bounds)
+    ]
+  return found
 
 
 def texts_of(batch, *names):
@@ -51,22 +59,27 @@ def every(examples):
   return examples.batch(numbers, numbers.astype(np.uint64))
 
 
+@pytest.mark.parametrize('texts', ['documents', 'sentences'])
 @pytest.mark.parametrize('held_out', [False, True])
-def test_masked_texts_are_documents_or_parts_that_fill_a_row(store, held_out):
-  examples = packing.FramedRows(store, LENGTH, held_out=held_out)
+def test_masked_texts_are_whole_or_parts_that_fill_a_row(
+  store, held_out, texts
+):
+  examples = packing.FramedRows(store, LENGTH, held_out=held_out, texts=texts)
   batch = every(examples)
-  found = sorted(texts for (texts,) in texts_of(batch, 'tokens'))
+  found = sorted(tokens for (tokens,) in texts_of(batch, 'tokens'))
   expected = sorted(
-    [CLS, *document[first : first + LENGTH - 2], SEP]
-    for document in documents_of(store, held_out)
-    for first in range(0, len(document), LENGTH - 2)
+    [CLS, *text[first : first + LENGTH - 2], SEP]
+    for text in texts_in(store, held_out, texts)
+    for first in range(0, len(text), LENGTH - 2)
   )
   assert found == expected
   assert examples.num_parts == len(expected)
   assert (batch['tokens'][batch['texts'] == 0] == PAD).all()
   real = (batch['texts'] > 0).mean()
-  assert examples.real_share == pytest.approx(real) and real > 0.93
-  assert f'{real:.2%} of the places' in examples.describe_rows()
+  assert examples.real_share == pytest.approx(real)
+  assert real > {'documents': 0.93, 'sentences': 0.85}[texts]
+  told = examples.describe_rows()
+  assert f'{real:.2%} of the places' in told and f' {texts} or parts' in told
 
 
 def test_units_are_marked_in_the_text_alone(store):
@@ -89,28 +102,31 @@ def test_units_are_marked_in_the_text_alone(store):
   )
 
 
-def test_each_token_but_the_first_is_predicted_once(store):
-  batch = every(packing.NextTokenRows(store, LENGTH, held_out=False))
+@pytest.mark.parametrize('texts', ['documents', 'sentences'])
+def test_each_token_but_the_first_is_predicted_once(store, texts):
+  batch = every(
+    packing.NextTokenRows(store, LENGTH, held_out=False, texts=texts)
+  )
   found = sorted(texts_of(batch, 'tokens', 'targets'))
   expected = sorted(
-    [
-      document[:-1][first : first + LENGTH],
-      document[1:][first : first + LENGTH],
-    ]
-    for document in documents_of(store, False)
-    for first in range(0, len(document) - 1, LENGTH)
+    [text[:-1][first : first + LENGTH], text[1:][first : first + LENGTH]]
+    for text in texts_in(store, False, texts)
+    for first in range(0, len(text) - 1, LENGTH)
   )
   assert found == expected
 
 
-def test_ends_of_text_stand_before_and_after_documents(store):
+@pytest.mark.parametrize('texts', ['documents', 'sentences'])
+def test_ends_of_text_stand_before_and_after_each_text(store, texts):
   batch = every(
-    packing.NextTokenRows(store, LENGTH, held_out=False, end_of_text=END)
+    packing.NextTokenRows(
+      store, LENGTH, held_out=False, end_of_text=END, texts=texts
+    )
   )
   found = sorted(texts_of(batch, 'tokens', 'targets'))
   expected = []
-  for document in filter(None, documents_of(store, False)):
-    ended = [END, *document, END]
+  for text in filter(None, texts_in(store, False, texts)):
+    ended = [END, *text, END]
     expected += [
       [
         ended[:-1][first : first + LENGTH],
@@ -166,10 +182,11 @@ def test_blocks_change_what_shares_a_row_but_not_the_texts(
   assert parts.num_windows > whole.num_windows
 
 
-def test_languages_share_no_row(tmp_path):
+@pytest.mark.parametrize('texts', ['documents', 'sentences'])
+def test_languages_share_no_row(tmp_path, texts):
   sizes = draw_sizes(2, 40, mean_sentences=2, mean_size=4)
   store = make_store(tmp_path, sizes, language_bounds=[0, 10, 40])
-  examples = packing.NextTokenRows(store, LENGTH, held_out=False)
+  examples = packing.NextTokenRows(store, LENGTH, held_out=False, texts=texts)
   assert list(examples.describe_languages()) == ['l0', 'l1']
   border = store.sentences[store.documents[10]]
   batch = every(examples)
@@ -182,8 +199,10 @@ def test_languages_share_no_row(tmp_path):
 def test_a_split_without_a_row_is_refused(tmp_path):
   store = make_store(tmp_path, [[1], [5, 3]], [True, False])
   packing.NextTokenRows(store, LENGTH, held_out=False)
-  with pytest.raises(ValueError, match='no held-out document of 2 or more tok'):
-    packing.NextTokenRows(store, LENGTH, held_out=True)
+  for texts in ('documents', 'sentences'):
+    expected = f'no held-out {texts[:-1]} of 2 or more tok'
+    with pytest.raises(ValueError, match=expected):
+      packing.NextTokenRows(store, LENGTH, held_out=True, texts=texts)
 
 
 def test_batches_fit_their_shapes_and_are_sharded_by_rows(store):

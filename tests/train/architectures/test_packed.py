@@ -1,6 +1,7 @@
 """Pre-training on packed rows: a row's texts know nothing of each other."""
 
 import functools
+import itertools
 import json
 import re
 
@@ -149,6 +150,26 @@ def test_masks_fall_on_the_text_alone(config, unit):
   share = weights.sum() / (host['texts'][:-1] > 0).sum()
   assert share == pytest.approx(0.15, abs=0.02)
   assert host['texts'].max() > 1
+
+
+def test_sentences_may_be_texts_of_their_own(config):
+  by_sentences = settings.with_overrides(
+    config, {'data.packed_texts': 'sentences'}
+  )
+  _, host, batch = transformed(by_sentences)
+  _, documents, _ = transformed(config)
+  assert host['texts'].max(axis=1).sum() > documents['texts'].max(axis=1).sum()
+  store = corpus.open_store(config.data.folder)
+  room = LENGTH - 2
+  expected = {
+    tuple(store.tokens[first : min(first + room, end)].tolist())
+    for begin, end in itertools.pairwise(store.sentences.tolist())
+    for first in range(begin, end, room)
+  }
+  for tokens, texts in zip(host['tokens'], host['texts'], strict=True):
+    for text in range(1, texts.max() + 1):
+      assert tuple(tokens[texts == text][1:-1].tolist()) in expected
+  assert not batch['positions'][:, 0].any()
 
 
 def test_a_left_to_right_bert_predicts_no_other_text(small_config):

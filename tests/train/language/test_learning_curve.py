@@ -54,6 +54,15 @@ def test_each_point_is_that_of_its_checkpoint(
     assert model['groups'] == point['groups']
 
 
+def test_systems_of_nearly_equal_figures_share_a_label():
+  published = {'XL': 0.696, 'GPT-2': 0.83, 'LSTM': 0.698, '5-gram': 0.612}
+  assert learning_curve.labels(published) == {
+    'GPT-2': 0.83,
+    'LSTM; XL': 0.698,
+    '5-gram': 0.612,
+  }
+
+
 def test_what_has_no_curve_is_refused(finished, pairs, run_command, tmp_path):
   arpa = tmp_path / 'a.arpa'
   with pytest.raises(SystemExit, match='--curve: no checkpoint of a pre-train'):

@@ -25,6 +25,9 @@ Expected figures are in configs/tables.
   whole_word   masks whole words (bert_whole_word.py)
   span         masks spans of 1 to 3 words
   bert-l3-h768-a12 and so on   Table 6: sizes (bert_model_size.py)
+  modern       layers, objective and optimiser as is known since, in packed
+               rows: 70,000 steps of 4,096 sequences of 128 tokens (Portes et
+               al. 2023, "MosaicBERT"), whose last tenth is of 1,024 tokens
 """
 
 import ml_collections
@@ -48,4 +51,14 @@ def get_config(
   )
   config.train.log_every = 100
   variants.vary_bert(config, size, arg)
+  if 'modern' in arg.split(','):
+    config.train.phases = (
+      (63_000, 128, 4_096, 'continue'),
+      (7_000, 1_024, 512, 'continue'),
+    )
+    config.data.packed = True
+    config.model.max_length = 1_024
+    config.train.micro_batches = 8
+    config.optim.learning_rate = 5e-4
+    config.optim.warmup_steps = 4_200
   return config.lock()

@@ -135,7 +135,13 @@ def main() -> None:
   """Entry point."""
   arguments = tuple(sys.argv[1:]) or ('--help',)
   if arguments in PRINTED:
-    PRINTED[arguments]()
+    try:
+      PRINTED[arguments]()
+      sys.stdout.flush()
+    except BrokenPipeError:
+      from train.run import command
+
+      command.end_unread()
     return
   name, *rest = arguments
   if name not in doors():

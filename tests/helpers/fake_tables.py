@@ -123,6 +123,7 @@ def make(fake, tmp_path, weights=None, table=None, **options):
     out=epath.Path(tmp_path),
     data='sets',
     num_seeds=options.pop('seeds', 3),
+    overrides=options.pop('overrides', {}),
   )
   weights = {'BERT': 'b'} if weights is None else weights
   return tables.make_table(request, weights, engine=fake.engine, **options)

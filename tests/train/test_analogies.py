@@ -106,6 +106,10 @@ def test_contexts_by_layer(folder, small_elmo_folder, run_command):
       'vectors.txt: found all four words of none of the',
     ),
     (
+      ('runs/none', '--questions', 'questions.txt'),
+      'runs/none is no file or folder here; a model of the hub would give vec',
+    ),
+    (
       ('vectors.txt', '--questions', 'text.txt'),
       'line 1: found 5 words, expec',
     ),

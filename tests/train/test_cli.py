@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 
@@ -27,6 +28,21 @@ def test_every_door_is_a_program():
   for module in found.values():
     assert importlib.util.find_spec(module), module
     assert cli._module_title(module), module
+
+
+@pytest.mark.parametrize('arguments', ['tables', 'topologies'])
+def test_a_reader_may_leave_early(arguments, tmp_path):
+  """As `head` does; 141 is what a shell has of a program that SIGPIPE ends."""
+  done = subprocess.run(
+    f'({shlex.quote(sys.executable)} -P -m train.cli {arguments};'
+    ' echo $? > status) | true; cat status',
+    cwd=tmp_path,
+    shell=True,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.stdout == '141\n' and not done.stderr
 
 
 def test_files_of_the_user_are_not_taken_for_ours(tmp_path):

@@ -119,6 +119,10 @@ def make(
     _check_groups(table, pairs, place)
     _fill({n: (named[n], folders[n]) for n in missing}, pairs, rerun)
   elif dry_run:
+    console.say(
+      'nothing to run: '
+      + ('all of --weights have figures' if named else table_rows.NEEDS_WEIGHTS)
+    )
     return True
   page = lay_out(table, _read_ours(out / stem))
   table_rendering.write(page, out, stem)

@@ -95,6 +95,13 @@ class Pretraining(NamedTuple):
     words += [f'--config.data.folder={self.store}']
     return shlex.join([*words, '--workdir', str(self.folder)])
 
+  def preparing(self, text: str) -> str:
+    """Returns the shell command that makes the store."""
+    data = self.resolve().data
+    words = ['python', '-m', 'data.prepare', '--source', text]
+    words += ['--tokenizer', data.tokenizer, f'--held_out={data.held_out:g}']
+    return shlex.join([*words, '--out', str(self.store)])
+
 
 Chosen = frozenset[tuple[str, str]]  # (row, column)
 
@@ -329,6 +336,11 @@ class SmallTable:
 
   def tell(self, plan: Missing) -> None:
     """Prints the commands of what is missing, and what it takes."""
+    text = f'{self._data or "DATA"}/{TEXT}/*.txt'
+    stores = {each.store: each for each in reversed(plan.pretrainings)}
+    for store, first in reversed(stores.items()):
+      if not (store / 'store.json').exists():
+        print(first.preparing(text))
     for each in plan.pretrainings:
       print(each.command)
     for run in plan.runs:

@@ -12,7 +12,7 @@ from configs.tables.base import Column, Part, Table
 from data.text import text_files
 from train.host.files import Json
 from train.papers.table_plan import Cell, Run
-from train.run.settings import FlatConfig, Grid, Value
+from train.run.settings import FREE_KEYS, FlatConfig, Grid, Value
 
 Summary = Mapping[str, Json]  # content of a sweep's summary.json
 AGREE = 0.005  # half a point between two means
@@ -171,10 +171,15 @@ def _joined(summaries: Sequence[Summary], key: str) -> str:
 
 
 def read_figures(
-  cells: Sequence[Cell], table: Table
+  cells: Sequence[Cell], table: Table, changed: Iterable[str] = ()
 ) -> tuple[dict[tuple[str, str], Figure], dict[tuple[str, str], str]]:
-  """Returns {(row, column): figure}, and {(row, column): reason} if none."""
+  """Returns {(row, column): figure}, and {(row, column): reason} if none.
+
+  Beside a figure stand the keys that the table tells, and `changed` ones that
+  change what is learned.
+  """
   figures, reasons = {}, {}
+  others = [key for key in changed if key not in (*table.tells, *FREE_KEYS)]
   for cell in cells:
     key = cell.line.name, cell.column.name
     summaries = [read_summary(run.summary) for run in cell.runs]
@@ -188,7 +193,7 @@ def read_figures(
       figure = figure_of(
         dataclasses.replace(cell.column, parts=of_runs),
         summaries,
-        tells=table.tells,
+        tells=(*table.tells, *others),
         grid=table.grids.get(cell.line.family),
       )
       if figure is not None:

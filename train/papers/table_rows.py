@@ -20,6 +20,7 @@ if TYPE_CHECKING:
   from train.run.settings import Value
 
 ROW_FILE = 'row.json'  # in a row's folder: its name and family
+NEEDS_WEIGHTS = 'name a model of yours by --weights NAME=WEIGHTS'
 
 
 class Line(NamedTuple):

@@ -177,7 +177,9 @@ def read(
   request: CellRequest, cells: Sequence[Cell], failed: Mapping[Key, str]
 ) -> tuple[table_rendering.Figures, table_rendering.Reasons]:
   """Returns the figures found, and the reasons of the missing ones."""
-  figures, reasons = table_figures.read_figures(cells, request.table)
+  figures, reasons = table_figures.read_figures(
+    cells, request.table, request.overrides
+  )
   for cell in cells:
     key = cell.line.name, cell.column.name
     errors = [failed[run.key] for run in cell.runs if run.key in failed]
@@ -258,6 +260,8 @@ def make_table(
         console.say(f'not to be run: {name}: {cell.reason}')
     for (row, task, _), text in changed.items():
       console.say(f'{row}, {task}: was run with {text}')
+    if not (runs or weights or cells):
+      console.say(f'nothing to run: {table_rows.NEEDS_WEIGHTS}')
     return True
   failed = {}
   if run:

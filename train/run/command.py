@@ -10,10 +10,12 @@ import functools
 import os
 import pathlib
 import resource
+import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import ml_collections
 from absl import app, flags, logging
@@ -227,10 +229,13 @@ def run_with_config(
     for name in ('config', *required):
       if flags.FLAGS[name].value is None:
         door = pathlib.Path(sys.argv[0]).stem
+        known = flags.FLAGS[name].help.rstrip('.')
+        if name == 'config':
+          known = f'configs are {", ".join(settings.shipped_names())}, or files'
+          known += ' of your own'
         raise ValueError(
-          f'--{name} is missing; configs are'
-          f' {", ".join(settings.shipped_names())}, or files of your own. For'
-          f' example:\n  python -m train.{door} --config {example}'
+          f'--{name} is missing; {known}. For example:\n'
+          f'  python -m train.{door} --config {example}'
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
     # It logs what it raises, too; one message is enough.
@@ -290,9 +295,26 @@ def _bad_input_in_one_line() -> Iterator[None]:
     _tell_of_little_memory()
     try:
       yield
+      if sys.stdout is not None:
+        sys.stdout.flush()
     except BaseException as error:
+      if isinstance(error, BrokenPipeError) and _is_unread():
+        end_unread()
       _end(error)
       raise
+
+
+def _is_unread() -> bool:
+  """Returns whether nobody reads standard output any more."""
+  output = select.poll()
+  output.register(1, 0)
+  return any(event & select.POLLERR for _, event in output.poll(0))
+
+
+def end_unread() -> NoReturn:
+  """Ends without a word, as where `head` has read all that it wanted."""
+  os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still flushes
+  sys.exit(128 + signal.SIGPIPE)
 
 
 def _tell_of_little_memory() -> None:

@@ -92,7 +92,7 @@ def resolve_phases(
   """
   train = config.train
   phases = [Phase(*phase) for phase in check_phases(config)]
-  if train.num_epochs is not None:
+  if train.num_epochs is not None and train.steps is None:
     (phase,) = phases
     windows = num_windows[phase.length]
     steps = -(-int(windows * train.num_epochs) // phase.global_batch)
@@ -123,8 +123,6 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
     phases.append(_without_default(Phase(*phase), config))
   if not phases:
     raise ValueError('train.phases is empty: at least one phase is needed')
-  if train.steps is not None and train.num_epochs is not None:
-    raise ValueError('train.steps and train.num_epochs: set one, not both')
   for key in ('steps', 'num_epochs', 'global_batch'):
     value = getattr(train, key)
     if value is None:

@@ -127,6 +127,9 @@ def test_models_are_scored_once_in_each_way(sets, tmp_path, capsys):
   assert pair_table.make(ZORRO, tmp_path, **options)
   text = capsys.readouterr().out
   assert text == (tmp_path / 'lm_zorro.md').read_text()
+  for again, told in ((options, 'all of --w'), ({'weights': []}, 'name a m')):
+    assert pair_table.make(ZORRO, tmp_path, dry_run=True, **options | again)
+    assert f'nothing to run: {told}' in capsys.readouterr().err
   # Only "good" is known: the pair of two unknown words is a tie, and wrong.
   share = 100 * (22 + 0.5) / 23
   assert '| words (ours) | log-probability of the words after \\<s>' in text

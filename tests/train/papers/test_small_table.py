@@ -198,6 +198,8 @@ def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
   out, err = capsys.readouterr()
   lines = out.splitlines()
   assert sum('-m train.main --config ablation:bert' in x for x in lines) == 4
+  assert lines[0].startswith('python -m data.prepare --source ')
+  assert '/novels/*.txt' in lines[0] and lines[0].split()[-1] in lines[1]
   assert sum('-m train.sweep' in each for each in lines) == 4
   assert sum('-m train.minimal_pairs' in each for each in lines) == 4
   # 6 s a step, 2 x 2,000 and 2 x 1 of them; 12 fine-tunings of 30 s.
@@ -253,7 +255,8 @@ def test_vectors_of_words_have_models_of_their_own(
   assert small_table.make(table, tmp_path, **options)
   lines = [shlex.split(each) for each in capsys.readouterr().out.splitlines()]
   tuned = {each[4]: each for each in lines if each[2] == 'train.sweep'}
-  assert len(lines) == 2 + 2 * 6  # pre-trainings, tasks; no pairs
+  # A store, pre-trainings, tasks; no pairs.
+  assert len(lines) == 1 + 2 + 2 * 6
   assert len(tuned) == 6
   folder = tmp_path / 'pretraining/ablation_word2vec_seed_1'
   found = tuned['transfer:task=cola,model=bcn']

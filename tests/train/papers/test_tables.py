@@ -76,6 +76,13 @@ def test_cells_are_filled_once_and_shown(fake, tmp_path, capsys):
   )
 
 
+def test_a_figure_names_what_the_command_changed(fake, tmp_path):
+  changed = {'data.train_limit': 64, 'train.platform': 'cpu'}
+  make(fake, tmp_path, overrides=changed)
+  told = row_of(read(tmp_path), 'BERT', 'mrpc/f1†')[-1]
+  assert told == 'learning_rate=3e-05, train_limit=64'
+
+
 def test_finished_cells_are_kept_and_more_seeds_are_run(fake, tmp_path):
   make(fake, tmp_path)
   make(fake, tmp_path)

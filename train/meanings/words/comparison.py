@@ -39,10 +39,13 @@ def read(
   if words is None and contexts is not None:
     words = sources.count_words(contexts, first)
   if words is None and first:
+    found = 'holds a model, which can give'
+    if not epath.Path(models[0]).expanduser().exists():
+      found = 'is no file or folder here; a model of the hub would give'
     raise ValueError(
-      f'{models[0]} holds a model, which can give vectors of any word; expected'
-      ' the words that answer an analogy: --words FILE, a file of vectors'
-      ' --beside, or --contexts TEXT'
+      f'{models[0]} {found} vectors of any word; expected the words that'
+      ' answer an analogy: --words FILE, a file of vectors --beside, or'
+      ' --contexts TEXT'
     )
   words = list(words or ())
   # Modules that import JAX, which files have no need of.

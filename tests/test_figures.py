@@ -56,6 +56,21 @@ def both(table, rows, column):
   return sum(ours, []), sum(theirs, [])
 
 
+def cell(table, *start, column):
+  """Returns the mean in the first row of a table that begins so."""
+  lines = (ROOT / f'results/tables/{table}.md').read_text().splitlines()
+  rows = [[cell.strip() for cell in line.split('|')[1:-1]] for line in lines]
+  header = next(row for row in rows if column in row)
+  found = next(row for row in rows if tuple(row[: len(start)]) == start)
+  return found[header.index(column)].partition(' ± ')[0]
+
+
+def minimal_pairs(*models):
+  """Returns the shares of Zorro's pairs that some models have right."""
+  place = 'tables/lm_zorro/{}_100_novels/sum'
+  return [f'{100 * at(place.format(model), "mean"):.1f}' for model in models]
+
+
 def perplexities(name):
   names = ('forward', 'backward', 'unigram')
   *ours, unigram = show(name, *(f'metrics eval/{n}_perplexity' for n in names))
@@ -100,6 +115,9 @@ def expected():
     'bert_tiny_modern', 'runs 0 metrics eval/mlm_perplexity', digits=1
   )
   modern += show('bert_tiny_modern', ratio, digits=3)
+  brown = functools.partial(cell, 'lm_brown', column='ratio')
+  network = 'network, n = 5, h = {}, m = 60, direct'
+  baby = 'BabyBERTa, Wikipedia-1', 'pseudo-log-likelihood, summed'
   five = show(novels, 'ngram ngram_perplexity', digits=1)
   five += show(novels, 'ngram order')
   five.append(f'{at(novels, "ngram train_tokens") / 1e6:.1f}')
@@ -133,6 +151,21 @@ def expected():
     ),
     'elmo_small, 0.77 M words of novels a direction': perplexities(
       'elmo_small_novels'
+    ),
+    "Brown, test perplexity over Kneser-Ney's of n = 5: Bengio's network"
+    ' (3 seeds), GPT, LSTM, ELMo': (
+      [
+        brown(f'{row} (ours)')
+        for row in (network.format(100), 'GPT', 'LSTM', 'ELMo, forward')
+      ],
+      [brown(network.format(50))],
+    ),
+    'Zorro, pairs right, %: GPT and BERT of 12 M words': (
+      minimal_pairs('GPT', 'BERT'),
+      [
+        f'{float(cell("lm_zorro", *baby, column="mean over paradigms")):.1f}',
+        *minimal_pairs('5-gram'),
+      ],
     ),
     'MRPC F1, fine-tuned MiniLM (5 seeds)': tuned('mrpc/f1'),
     'RTE accuracy (5 seeds)': tuned('rte/accuracy'),

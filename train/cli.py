@@ -18,7 +18,11 @@ import configs
 
 PACKAGE = 'sesame-lm'
 # Programs that are not train/NAME.py.
-ELSEWHERE = {'train': 'train.main', 'prepare': 'data.prepare'}
+ELSEWHERE = {
+  'train': 'train.main',
+  'prepare': 'data.prepare',
+  'phrases': 'data.phrases',
+}
 NOT_DOORS = ('__init__', 'cli', 'main')
 
 _BASH = """

@@ -24,7 +24,7 @@ def sesame(*arguments, folder):
 
 def test_every_door_is_a_program():
   found = cli.doors()
-  assert {'train', 'prepare', 'embed', 'tables'} <= found.keys()
+  assert {'train', 'prepare', 'phrases', 'embed', 'tables'} <= found.keys()
   for module in found.values():
     assert importlib.util.find_spec(module), module
     assert cli._module_title(module), module

@@ -13,7 +13,8 @@ import numpy as np
 from etils import epath
 
 from data import hub, storage
-from train.papers import table_figures, table_plan, table_rows
+from train.papers import table_figures, table_rows
+from train.run.workdirs import SUMMARY_FILE
 
 # Where a task model reads the layers -> the module of the average. A
 # `models.task_model.TaskModel` has one average, below its head; an
@@ -67,12 +68,12 @@ def find_runs(given: Iterable[str]) -> dict[str, list[epath.Path]]:
 def _workdirs_of(folder: epath.Path) -> list[epath.Path]:
   if (folder / 'config.json').exists():
     return [folder]
-  summary = table_figures.read_summary(folder / table_plan.SUMMARY_FILE)
+  summary = table_figures.read_summary(folder / SUMMARY_FILE)
   if summary is None:
     raise ValueError(
       f'{folder}: expected the workdir of a finished fine-tuning, with its'
       ' config.json, or the folder of a finished sweep, with its'
-      f' {table_plan.SUMMARY_FILE}'
+      f' {SUMMARY_FILE}'
     )
   from train.run import workdirs  # imports JAX, after the cheap checks
 

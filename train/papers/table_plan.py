@@ -19,10 +19,9 @@ from data.tasks import registry
 from train.host import files
 from train.host.files import Json
 from train.papers.table_rows import Line, slug
-from train.run import settings
+from train.run import settings, workdirs
 from train.run.settings import FlatConfig, Grid, Value
 
-SUMMARY_FILE = 'summary.json'
 # Possible names of GLUE's folder among other sets.
 GLUE_FOLDERS = ('glue', 'GLUE', 'glue_data')
 LIMIT = 'data.train_limit'
@@ -61,7 +60,7 @@ class Run:
   @property
   def summary(self) -> epath.Path:
     """The file of a finished run."""
-    return self.folder / SUMMARY_FILE
+    return self.folder / workdirs.SUMMARY_FILE
 
   @property
   def command(self) -> str:

@@ -24,6 +24,8 @@ Results = Mapping[str, Json]  # content of results.json
 MODEL_FOLDER = 'model'
 # The text and the vocabulary of a pre-training.
 STORE_FILE = 'trained_on.json'
+# Of several runs of one fine-tuning, in the folder that holds theirs.
+SUMMARY_FILE = 'summary.json'
 
 
 @contextlib.contextmanager

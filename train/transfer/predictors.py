@@ -49,7 +49,13 @@ def open_member(
   workdir = epath.Path(workdir)
   config = workdirs.read_config(workdir)
   if config is None:
-    raise FileNotFoundError(f'{workdir}: no workdir, it has no config.json')
+    hint, of_several = '', workdir / workdirs.SUMMARY_FILE
+    if of_several.exists():
+      best = files.read_json(of_several).get('best', {}).get('folder', '')
+      hint = f'; it holds several runs, the best of them in {workdir / best}'
+    raise FileNotFoundError(
+      f'{workdir}: no workdir, it has no config.json{hint}'
+    )
   if 'task' not in config:
     raise ValueError(
       f'{workdir} holds a model that was taught no task: fine-tune it first:'

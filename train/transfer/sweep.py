@@ -22,8 +22,6 @@ from train.run.settings import FlatConfig, Grid, Value
 from train.run.workdirs import Results
 from train.transfer import assemble, bodies, finetune, several, task_plan
 
-SUMMARY_FILE = 'summary.json'
-
 Entry = Mapping[str, Json]  # a run in `Summary`, see `run`
 Summary = Mapping[str, Json]  # content of summary.json, see `run`
 
@@ -103,7 +101,7 @@ def run(
     summary = _summary(runs, combinations, results)
     if processes.is_first():
       files.write_atomically(
-        workdir / SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
+        workdir / workdirs.SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
       )
     end_if_asked()  # a table has other sweeps
   return summary
@@ -305,5 +303,5 @@ def print_summary(summary: Summary, workdir: epath.PathLike) -> None:
   console.table(rows, title, console.show)
   say(
     f'The best model is in {best["workdir"]}; all figures in'
-    f' {epath.Path(workdir) / SUMMARY_FILE}'
+    f' {epath.Path(workdir) / workdirs.SUMMARY_FILE}'
   )

@@ -95,6 +95,9 @@ def test_what_is_refused_before_the_model_is_read(
 ):
   monkeypatch.setattr(task_outputs, 'run_model', None)
   (tmp_path / 'a.txt').write_text('')
+  several = tmp_path / 'several'
+  several.mkdir()
+  (several / 'summary.json').write_text('{"best": {"folder": "seed=2"}}')
   pairs, tags = run_of('own pairs')[1], run_of('own tags')[1]
   for arguments, message in (
     ([pairs, '--text', 'a'], 'found 1 texts, expected 2'),
@@ -107,7 +110,8 @@ def test_what_is_refused_before_the_model_is_read(
     ([tags, '--words', 'a', '--words', 'b'], 'found 2 of --words'),
     ([pairs, '--text', 'a ' * 70, '--text', 'b'], 'the text is longer than'),
     ([tags, '--words', 'a', ' '], "found the word ' '"),
-    ([tmp_path, '--text', 'a'], 'no workdir, it has no config.json'),
+    ([tmp_path, '--text', 'a'], 'no workdir, it has no config.json$'),
+    ([several, '--text', 'a'], 'several runs, the best of them in .*seed=2$'),
     ([tags, '--context', 'none.txt'], 'none.txt: no such file'),
   ):
     with pytest.raises(SystemExit, match=message):

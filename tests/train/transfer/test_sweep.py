@@ -40,7 +40,7 @@ def swept(config, tmp_path_factory):
     patch.setattr(training, 'train', killed)
     with pytest.raises(KeyboardInterrupt):
       sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
-  assert not (workdir / sweep.SUMMARY_FILE).exists()
+  assert not (workdir / workdirs.SUMMARY_FILE).exists()
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(
       training, 'train', lambda *a, **k: calls.append(a[1]) or train(*a, **k)

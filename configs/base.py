@@ -283,8 +283,7 @@ def phases() -> ml_collections.ConfigDict:
   train.phases = ((1_000, 128, 32, 'continue'),)
   # Replaces the steps of a single phase.
   train.steps = placeholder(int)
-  # The same, in epochs, where train.steps is not set.
-  train.num_epochs = placeholder(float)
+  train.num_epochs = placeholder(float)  # The same, in epochs.
   # Replaces the batch of a single phase.
   train.global_batch = placeholder(int)
   train.log_every = 50  # steps between rows of metrics.csv

@@ -78,7 +78,7 @@ class _PackedRows(pipeline.Permuted):
   ) -> None:
     """Opens the plan of the rows, and makes it first if it is missing.
 
-    Raises ValueError if a language has no document to make a row of.
+    Raises ValueError if a language has no text to make a row of.
     """
     split = 'held-out' if held_out else 'training'
     kind = cut.name if texts == 'documents' else f'{cut.name}-{texts}'

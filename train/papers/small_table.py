@@ -337,10 +337,10 @@ class SmallTable:
   def tell(self, plan: Missing) -> None:
     """Prints the commands of what is missing, and what it takes."""
     text = f'{self._data or "DATA"}/{TEXT}/*.txt'
-    stores = {each.store: each for each in reversed(plan.pretrainings)}
-    for store, first in reversed(stores.items()):
+    of_stores = {each.store: each for each in plan.pretrainings}
+    for store, one in of_stores.items():
       if not (store / 'store.json').exists():
-        print(first.preparing(text))
+        print(one.preparing(text))
     for each in plan.pretrainings:
       print(each.command)
     for run in plan.runs:

@@ -92,7 +92,7 @@ def resolve_phases(
   """
   train = config.train
   phases = [Phase(*phase) for phase in check_phases(config)]
-  if train.num_epochs is not None and train.steps is None:
+  if train.num_epochs is not None:
     (phase,) = phases
     windows = num_windows[phase.length]
     steps = -(-int(windows * train.num_epochs) // phase.global_batch)
@@ -123,6 +123,12 @@ def check_phases(config: ml_collections.ConfigDict) -> list[Phase]:
     phases.append(_without_default(Phase(*phase), config))
   if not phases:
     raise ValueError('train.phases is empty: at least one phase is needed')
+  if train.steps is not None and train.num_epochs is not None:
+    raise ValueError(
+      f'train.steps={train.steps} and train.num_epochs={train.num_epochs:g}:'
+      ' set one, not both; a config that counts epochs is made shorter by a'
+      ' smaller train.num_epochs, such as 0.1'
+    )
   for key in ('steps', 'num_epochs', 'global_batch'):
     value = getattr(train, key)
     if value is None:

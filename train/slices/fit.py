@@ -111,7 +111,7 @@ def plan_parts(
   """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, machine.devices)
   families.check_config(config)
-  if config.train.num_epochs is not None and config.train.steps is None:
+  if config.train.num_epochs is not None:
     raise ValueError(
       f'train.num_epochs={config.train.num_epochs} needs the text to count'
       ' steps; pass train.steps instead'

@@ -267,6 +267,7 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     ),
     ({'train.micro_batches': 5}, 'train.micro_batches=5 x 4, the devices'),
     ({'eval.global_batch': 30}, 'eval.global_batch=30.*multiple of 4'),
+    ({'train.steps': 10, 'train.num_epochs': 1.0}, 'set one, not both'),
     ({'train.steps': -1}, 'train.steps=-1'),
     ({'objective.mask_rate': 1.5}, 'objective.mask_rate=1.5'),
     ({'objective.unit': 'phrase'}, "objective.unit='phrase'"),
@@ -348,13 +349,13 @@ def test_bad_values_are_named(overrides, message):
     check(config, parts=4)
 
 
-def test_steps_come_before_the_epochs_that_a_config_names():
+def test_a_config_of_epochs_says_how_it_is_made_shorter():
   config = settings.with_overrides(
     settings.load_config('word2vec_novels'), {'train.steps': 60}
   )
-  assert config.train.num_epochs == 5.0
-  (phase,) = training_phases.resolve_phases(config, {})
-  assert phase.steps == 60
+  expected = 'train.num_epochs=5: set one, not both; .* such as 0.1'
+  with pytest.raises(ValueError, match=expected):
+    check(config, parts=1)
 
 
 def test_norms_that_a_kernel_lacks_are_refused_for_a_gpt():

@@ -19,7 +19,7 @@ from data.tasks import registry
 from train.host import files
 from train.host.files import Json
 from train.papers.table_rows import Line, slug
-from train.run import settings, workdirs
+from train.run import settings
 from train.run.settings import FlatConfig, Grid, Value
 
 # Possible names of GLUE's folder among other sets.
@@ -60,6 +60,8 @@ class Run:
   @property
   def summary(self) -> epath.Path:
     """The file of a finished run."""
+    from train.run import workdirs  # of processes, that a mere plan has not
+
     return self.folder / workdirs.SUMMARY_FILE
 
   @property

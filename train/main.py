@@ -14,7 +14,11 @@ from train.host import huge_pages
 if __name__ == '__main__':
   huge_pages.restart_with()  # before those imports, too
 
+from types import ModuleType
+
+import ml_collections
 from absl import flags
+from etils import epath
 
 from train.run import command
 
@@ -60,9 +64,39 @@ def _train() -> None:
     start_seconds=_START_SECONDS.value,
     heartbeat_seconds=_HEARTBEAT_SECONDS.value,
   )
+  if _DRY_RUN.value and not device.has_platform(config.train.platform):
+    _plan_elsewhere(kind, config, workdir)
+    return
   job = kind.make(config, workdir)
   if job is not None:  # else the run is finished
     training.train(job, workdir, dry_run=_DRY_RUN.value, began=BEGAN)
+
+
+def _plan_elsewhere(
+  kind: ModuleType, config: ml_collections.ConfigDict, workdir: epath.Path
+) -> None:
+  """Prints the plan of a run whose platform is not here; compiles nothing.
+
+  `kind` is `train.pretrain.job` or `train.transfer.finetune`.
+  """
+  from train.host import console
+  from train.run import settings
+
+  asked = config.train.platform
+  here = {'train.platform': 'auto', 'mesh.data': -1}
+  here |= {'mesh.fsdp': 1, 'mesh.tensor': 1}
+  job = kind.make(settings.with_overrides(config, here), workdir)
+  if job is None:
+    return
+  job.print_plan(workdir, True)
+  chips = 'v5litepod-16' if asked == 'tpu' else 'h100-8'
+  console.say(
+    f'\ntrain.platform={asked!r} is not here: the settings, the text and the'
+    ' weights are checked and nothing is compiled; devices, mesh and rows a'
+    ' device are those of this machine. Whether it fits theirs, and what it'
+    f' costs: python -m train.preflight --topology {chips} with the same'
+    ' --config'
+  )
 
 
 def main() -> None:

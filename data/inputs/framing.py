@@ -171,7 +171,9 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   Raises:
     ValueError: if the form does not fit the tokenizer.
   """
-  if form.token_types and isinstance(tokenizer, EncoderTokenizer):
+  if isinstance(tokenizer, EncoderTokenizer) and (
+    form.token_types or form.left_to_right
+  ):
     between = (tokenizer.sep_id,) * tokenizer.separators
     return Symbols(tokenizer.cls_id, between, tokenizer.sep_id)
   if form.left_to_right and isinstance(tokenizer, BPE):
@@ -181,7 +183,7 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   if form.left_to_right and isinstance(tokenizer, ByteBPE):
     end = tokenizer.end_of_text_id
     return Symbols(end, (end,), end)
-  expected = 'a byte-pair encoding'
+  expected = 'pieces: WordPiece or a byte-pair encoding'
   if form.token_types:
     expected = 'a vocabulary with [CLS] and [MASK]'
   raise ValueError(

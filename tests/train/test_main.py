@@ -215,3 +215,29 @@ def test_a_run_without_a_log_goes_on(
   assert done.returncode == 0
   results = json.loads((tmp_path / 'run/results.json').read_text())
   assert results['stderr']['lost_writes'] > 2
+
+
+def test_a_dry_run_plans_for_devices_that_are_not_here(small_store, tmp_path):
+  """A launch of a slice is checked on a laptop, without compiling."""
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'train.main', '--config', 'bert_base'),
+      f'--config.data.folder={small_store}',
+      '--config.mesh.fsdp=16',
+      '--config.train.phases=((9, 128, 16, "continue"),)',
+      '--config.optim.warmup_steps=2',
+      '--dry_run',
+      f'--workdir={tmp_path / "run"}',
+    ],
+    env=environment() | {'PYTHONPATH': os.environ['PYTHONPATH']},
+    cwd=pathlib.Path(__file__).parents[2],
+    capture_output=True,
+    text=True,
+    timeout=400,
+  )
+  assert done.returncode == 0, done.stderr
+  assert '12 layers of 768' in done.stderr
+  assert "train.platform='tpu' is not here: the settings" in done.stderr
+  assert 'train.preflight --topology v5litepod-16 with' in done.stderr
+  assert 'in all' not in done.stderr  # no memory without a program
+  assert not (tmp_path / 'run').exists()

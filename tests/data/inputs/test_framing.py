@@ -233,6 +233,14 @@ def test_choices_apart_in_whole_words():
   ] == ['a dog', 'it ran', 'a dog', 'it saw cats', 'a dog', 'it sat']
 
 
+def test_a_gpt_reads_pieces_of_a_bert(wordpiece):
+  example = TextExample('0', ('a dog', 'cats ran'), 'yes')
+  features = kinds.encode(PAIR, [example], wordpiece, 16, form='gpt')
+  dog, cats = wordpiece.encode_batch(example.texts)
+  cls, sep = wordpiece.cls_id, wordpiece.sep_id
+  assert rows(features) == [[cls, *dog, sep, *cats, sep]]
+
+
 def test_refusals(wordpiece):
   example = TextExample('q7', ('dog',), 'maybe')
   with pytest.raises(ValueError, match="example q7: found the label 'maybe'"):
@@ -241,8 +249,10 @@ def test_refusals(wordpiece):
     kinds.encode(TEXT, [], wordpiece, 4)
   with pytest.raises(ValueError, match=r'bert take .* \[MASK\], this tok'):
     kinds.encode(TEXT, [], trained('train:bytebpe:300'), 16)
-  with pytest.raises(ValueError, match='gpt take a byte-pair encoding'):
-    kinds.encode(TEXT, [], wordpiece, 16, form='gpt')
+  with pytest.raises(
+    ValueError, match='gpt take pieces: WordPiece or a byte-p'
+  ):
+    kinds.encode(TEXT, [], trained('train:words:300'), 16, form='gpt')
   with pytest.raises(ValueError, match="form 'lstm': expected one of bert"):
     kinds.encode(TEXT, [], wordpiece, 16, form='lstm')
   span = dataclasses.replace(TEXT, kind='span')

@@ -88,7 +88,8 @@ def _plan_elsewhere(
   job = kind.make(settings.with_overrides(config, here), workdir)
   if job is None:
     return
-  job.print_plan(workdir, True)
+  with console.saying_results():
+    job.print_plan(workdir, True)
   chips = 'v5litepod-16' if asked == 'tpu' else 'h100-8'
   console.say(
     f'\ntrain.platform={asked!r} is not here: the settings, the text and the'

@@ -35,6 +35,16 @@ def say(text: str = '') -> None:
     CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
+@contextlib.contextmanager
+def saying_results() -> Iterator[None]:
+  """Has `say` print to standard output: a plan that is all that was asked."""
+  CONSOLE.stderr = False
+  try:
+    yield
+  finally:
+    CONSOLE.stderr = True
+
+
 def show(text: str = '') -> None:
   """Prints a line of results to standard output; only process 0 does."""
   if _is_first():

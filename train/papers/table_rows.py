@@ -15,6 +15,7 @@ from configs.tables import base
 from configs.tables.base import Row, Table
 from data import storage
 from train.host import files
+from train.run import settings
 
 if TYPE_CHECKING:
   from train.run.settings import Value
@@ -61,6 +62,7 @@ def load_table(table_id: str) -> Table:
     raise ValueError(
       f'--table {table_id}: there is no such table; found are'
       f' {", ".join(shipped_tables())}'
+      f'{settings.near(table_id, shipped_tables())}'
     )
   name = table_id.replace('/', '_')
   return importlib.import_module(f'configs.tables.{name}').TABLE

@@ -144,8 +144,14 @@ def config_path(name: str) -> pathlib.Path:
     return pathlib.Path(name)
   raise FileNotFoundError(
     f'--config {name}: no such file, and no shipped config of that name;'
-    f' shipped are {", ".join(shipped_names())}'
+    f' shipped are {", ".join(shipped_names())}{near(name, shipped_names())}'
   )
+
+
+def near(name: str, known: Sequence[str]) -> str:
+  """Returns words for a message on the known names that are nearly `name`."""
+  found = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+  return f'; did you mean {" or ".join(found)}?' if found else ''
 
 
 def shipped_names() -> list[str]:

@@ -58,29 +58,30 @@ def train(
   clock = ledger.Ledger(began)
   workdir = epath.Path(workdir)
   saved = checkpoint.latest_step(workdir)
+  peak = device.peak_tflops(config.train.peak_tflops)
 
   # ---- Plan: is there memory for the largest steps? -----------------------
-  job.print_plan(workdir, dry_run)
-  programs = []
-  with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
-    for program in job.programs(saved or 0):
-      before = huge_pages.resident_bytes()
-      lowered = job.steps[program.step].lower(*program.arguments)
-      programs.append(
-        memory.compile_program(program.label, program.remedy, lowered, before)
-      )
-  needed = memory.plan(
-    job.shapes,
-    programs,
-    mesh,
-    loader=config.data.loader,
-    num_later=job.num_later,
-  )
-  if dry_run:
-    memory.print_plan(needed)
-  memory.check_memory(needed)
-  peak = device.peak_tflops(config.train.peak_tflops)  # outside the mesh
-  outlook.print_outlook(job, workdir, needed, saved or 0, peak)
+  with console.saying_results() if dry_run else contextlib.nullcontext():
+    job.print_plan(workdir, dry_run)
+    programs = []
+    with sharding.scope(mesh, config.mesh.rules), clock.measure('compile'):
+      for program in job.programs(saved or 0):
+        before = huge_pages.resident_bytes()
+        lowered = job.steps[program.step].lower(*program.arguments)
+        programs.append(
+          memory.compile_program(program.label, program.remedy, lowered, before)
+        )
+    needed = memory.plan(
+      job.shapes,
+      programs,
+      mesh,
+      loader=config.data.loader,
+      num_later=job.num_later,
+    )
+    if dry_run:
+      memory.print_plan(needed)
+    memory.check_memory(needed)
+    outlook.print_outlook(job, workdir, needed, saved or 0, peak)
   if dry_run:
     return None
 

@@ -183,21 +183,29 @@ def oracles(
 
 
 def constant_scores(program: TaskProgram) -> dict[str, float]:
-  """Returns dev's scores of one answer for all, the commonest in training.
+  """Returns the scores of one answer for all, the commonest in training.
 
-  They are 'eval/<task>/<metric>' of a task with labels; {} of other tasks.
+  They are 'eval/<task>[/<split>]/<metric>' of each labelled split of a task
+  with labels; {} of other tasks.
   """
-  task, dev = program.task, program.splits[DEV]
-  if program.kind.unit != 'text' or not task.labels or not dev.is_labelled:
+  task = program.task
+  if program.kind.unit != 'text' or not task.labels:
     return {}
   train = collections.Counter(
     each.label for each in program.splits['train'].examples
   )
-  answer = max(task.labels, key=lambda label: train[label])
-  found = scores.score(
-    task, dev.examples, [Prediction(each.id, answer) for each in dev.examples]
-  )
-  return {f'eval/{task.name}/{name}': value for name, value in found.items()}
+  answer, figures = max(task.labels, key=lambda label: train[label]), {}
+  for name, split in program.splits.items():
+    if name == 'train' or not split.is_labelled:
+      continue
+    found = scores.score(
+      task,
+      split.examples,
+      [Prediction(each.id, answer) for each in split.examples],
+    )
+    where = task.name if name == DEV else f'{task.name}/{name}'
+    figures |= {f'eval/{where}/{metric}': v for metric, v in found.items()}
+  return figures
 
 
 def score_all(

@@ -386,7 +386,10 @@ def _no_better(results: Results) -> str:
   It does so by all of dev's metrics, or by the one that chooses models; else
   the result is ''.
   """
-  metrics, constant = results['metrics'], results.get('constant', {})
+  metrics, of_all = results['metrics'], results.get('constant', {})
+  constant = {  # of dev: its names are eval/<task>/<metric>
+    name: value for name, value in of_all.items() if name.count('/') == 2
+  }
   found = [name for name in constant if metrics[name] <= constant[name]]
   told = 'the model is no better than the commonest label for all texts'
   if found and len(found) == len(constant):

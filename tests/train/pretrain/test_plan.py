@@ -91,7 +91,7 @@ def test_a_constant_rate_just_goes_on(finished, small_config, tmp_path, capsys):
     train__steps=20, optim__schedule='constant', optim__warmup_steps=0
   )
   runs.train(longer, workdir, dry_run=True)
-  assert '20 steps of 16 x 32 tokens' in capsys.readouterr().err
+  assert '20 steps of 16 x 32 tokens' in capsys.readouterr().out
 
 
 def test_a_dry_run_downloads_no_text(small_config, tmp_path, monkeypatch):
@@ -120,7 +120,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(
 ):
   config = small_config(model__remat=True)
   assert runs.train(config, tmp_path / 'new', dry_run=True) is None
-  text = capsys.readouterr().err
+  text = capsys.readouterr().out
   for words in (
     'parameters',
     'embeddings/tokens/embedding',

@@ -8,6 +8,7 @@ import pytest
 
 from configs import base, variants
 from train.architectures import families
+from train.papers import table_rows
 from train.pretrain import plan
 from train.run import settings, training_phases, workdirs
 from train.transfer import bodies, task_plan
@@ -59,6 +60,14 @@ def test_every_shipped_config_loads_and_checks(name):
     check(config, parts=1)
   expected = variants.get_defaults(config)
   assert settings.flatten(config).keys() == settings.flatten(expected).keys()
+
+
+def test_a_name_that_is_nearly_known_is_told():
+  with pytest.raises(FileNotFoundError, match=r'; did you mean bert_tiny.*\?'):
+    settings.config_path('bert_tny')
+  with pytest.raises(ValueError, match='; did you mean sesame/transfer'):
+    table_rows.load_table('sesame/transfr')
+  assert settings.near('qqqq', ['bert_tiny']) == ''
 
 
 NAMES = 'bert gpt elmo lstm nnlm task words word2vec glove'.split()

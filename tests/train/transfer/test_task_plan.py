@@ -186,9 +186,10 @@ def test_a_model_that_is_no_better_than_one_answer_is_told(
   found, main, told, tmp_path, capsys
 ):
   names = ('eval/mrpc/accuracy', 'eval/mrpc/f1')
+  test = 'eval/mrpc/test/accuracy'  # which does not count
   results = {
-    'metrics': dict(zip(names, found, strict=True)),
-    'constant': dict(zip(names, (0.7, 0.8), strict=True)),
+    'metrics': dict(zip(names, found, strict=True)) | {test: 0.9},
+    'constant': dict(zip(names, (0.7, 0.8), strict=True)) | {test: 0.65},
     **({'main_metric': f'eval/mrpc/{main}'} if main else {}),
     'intervals': {},
     'config': {},
@@ -201,4 +202,5 @@ def test_a_model_that_is_no_better_than_one_answer_is_told(
   printed, said = capsys.readouterr()
   assert f"python -m train.predict '{tmp_path}/my run' --input" in said
   assert 'one answer for all: 0.8000' in printed
+  assert 'one answer for all: 0.6500' in printed
   assert told in printed if told else 'commonest' not in printed

@@ -110,12 +110,14 @@ def plan_parts(
 ) -> Parts:
   """Plans the run of a config on a slice, and checks the config."""
   mesh = sharding.make_mesh(config.mesh, machine.devices)
-  families.check_config(config)
   if config.train.num_epochs is not None:
-    raise ValueError(
-      f'train.num_epochs={config.train.num_epochs} needs the text to count'
-      ' steps; pass train.steps instead'
-    )
+    if config.train.steps is None:
+      raise ValueError(
+        f'train.num_epochs={config.train.num_epochs} needs the text to count'
+        ' steps: say how many with train.steps, which count here'
+      )
+    config = settings.with_overrides(config, {'train.num_epochs': None})
+  families.check_config(config)
   phases = training_phases.resolve_phases(config, {})
   pretraining.check_batches(config, phases, mesh)
   folder, tokenizer = config.data.folder, config.data.tokenizer

@@ -5,7 +5,9 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
+import jax
 import pytest
 
 from train.run import settings
@@ -183,3 +185,14 @@ def test_bad_input_is_refused_before_anything_is_compiled():
     assert code == 1
     assert not out and not compiled
     assert message in error.splitlines()[-1], error
+
+
+def test_steps_count_where_a_config_counts_epochs():
+  """A preflight reads no text, so it cannot count them."""
+  config = settings.load_config('word2vec_novels')
+  machine = types.SimpleNamespace(devices=jax.devices())
+  with pytest.raises(ValueError, match='say how many with train.steps'):
+    fit.plan_parts(config, machine)
+  config = settings.with_overrides(config, {'train.steps': 7})
+  parts = fit.plan_parts(config, machine)
+  assert [phase.steps for phase in parts.phases] == [7]

@@ -4,8 +4,9 @@ A teacher of each task; for each seed a student with the layers that
 `init.layers` names, once fine-tuned alone and once with the teacher, by the
 same recipe in the same number of steps; then the seconds of scoring dev, in
 turns. `--beside` names a published small model, as `onnx_weights.py` makes one,
-that is fine-tuned alone and with the teacher likewise. What is finished in the
-workdirs is not repeated.
+that is fine-tuned alone and with the teacher likewise; `--words` a file of word
+vectors, on which a BiLSTM learns alone and from the teacher, by its own recipe.
+What is finished in the workdirs is not repeated.
 
   python tests/bench/distillation.py --weights W --data glue \
     --tasks mrpc,stsb --seeds 3 --workdir runs/distillation \
@@ -38,6 +39,16 @@ RECIPE = (
   '--config.train.count=rows',
   '--config.train.num_epochs=3.0',
   '--config.train.select=best',
+  '--config.train.platform=cpu',
+)
+# Of the BiLSTM: 150 cells, as configs/tables trains such models on a CPU.
+WORDS = (
+  '--config.model.lstm_dim=150',
+  '--config.model.hidden_dim=256',
+  '--config.task.max_length=64',
+  '--config.train.global_batch=64',
+  '--config.train.num_epochs=6.0',
+  '--config.optim.learning_rate=1e-3',
   '--config.train.platform=cpu',
 )
 METRICS = {'mrpc': 'f1', 'stsb': 'spearman', 'sst2': 'accuracy'}
@@ -73,6 +84,19 @@ def commands_of(
     beside = f'--config.init.weights={arguments.beside}'
     found['beside, alone'] = command_of('transfer', beside)
     found['beside, distilled'] = command_of('distill', *distilled, beside)
+  if arguments.words:
+    model = f'task={task},model=bilstm_attention'
+    begin = ('-m', 'train.main', '--config')
+    own = [
+      f'--config.task.word_vectors={arguments.words}',
+      f'--config.data.source={arguments.data}',
+      *WORDS,
+      *arguments.set,
+    ]
+    found |= {
+      'words, alone': [*begin, f'transfer:{model}', *own],
+      'words, distilled': [*begin, f'distill:{model}', *distilled, *own],
+    }
   return found
 
 
@@ -156,6 +180,7 @@ def main() -> None:
   add('--seeds', type=command.positive, default=3)
   add('--layers', default='every:2', help='init.layers of the students')
   add('--beside', help='a published small model, fine-tuned likewise')
+  add('--words', help='word vectors of a BiLSTM, trained likewise')
   add('--begin', choices=('teacher', 'weights'), default='weights')
   add('--temperature', type=float, default=2.0)
   add('--label_weight', type=float, default=0.5)

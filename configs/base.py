@@ -1,7 +1,7 @@
 """The keys of a BERT's pre-training, with their defaults and meanings.
 
-A section is a function; other models and fine-tunings take the sections that
-they share, and have their own in `configs.sections`.
+Each section is a function. Other models and fine-tunings reuse the sections
+that they share with BERT; their own sections are in `configs.sections`.
 """
 
 import ml_collections
@@ -14,7 +14,7 @@ def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of BERT; shipped configs override some."""
   config = pretraining(new_model(), adam(), masked_tokens())
   # What counts as a unit that is masked whole: 'wordpiece' (the pieces of a
-  # word), 'file' (the text between tabs) or 'jieba' (its words). See
+  # word), 'file' (the text between tabs) or 'jieba' (words by jieba). See
   # data/README.md.
   config.data.units = 'wordpiece'
   config.data.update(rows())
@@ -43,7 +43,7 @@ def pretraining(
 
 
 def bert_model() -> ml_collections.ConfigDict:
-  """Returns the keys of a BERT, some of which its weights tell."""
+  """Returns the keys of a BERT; a fine-tuning takes some from its weights."""
   model = transformer()
   # The family of models: bert, gpt, gpt2, lstm, nnlm, elmo, word2vec or glove.
   model.name = 'bert'
@@ -55,32 +55,33 @@ def bert_model() -> ml_collections.ConfigDict:
 def form() -> ml_collections.ConfigDict:
   """Returns the keys in which ModernBERT's layers differ from BERT's."""
   model = layer_form()
-  model.local_rotary_base = 10_000.0  # rotary_base, where a window is seen
-  # Tokens on each side that most layers see alone. 0: all layers see all.
+  model.local_rotary_base = 10_000.0  # rotary_base of layers with a window
+  # How many tokens on each side most layers see. 0: all layers see all tokens.
   model.window = 0
-  # Of so many layers, the first sees more than a window.
+  # With a window, the first of every so many layers still sees all tokens.
   model.global_every = 3
-  # Published: 1e-12 of BERT, 1e-5 of ModernBERT and RoBERTa.
+  # Published: 1e-12 in BERT, 1e-5 in ModernBERT and RoBERTa.
   model.layer_norm_epsilon = 1e-12
-  # Rows of the table that tells A from B. 0: there is no table.
+  # Rows of the token-type table, which tells text A from B. 0: no table.
   model.num_token_types = 2
   return model
 
 
 def layer_form() -> ml_collections.ConfigDict:
-  """Returns those keys that a GPT has, too."""
+  """Returns the keys of a layer's form that BERT and GPT share."""
   model = ml_collections.ConfigDict()
   # 'post': layer norms after residual sums; 'pre': before attention and MLP.
   model.norm = 'post'
-  model.biases = True  # of matrices and norms; the softmax has one anyway
+  model.biases = True  # of matrices and norms; the softmax always has a bias
   # Multiplies the MLP's GELU by a second projection of mlp_dim.
   model.gated = False
-  # 'learned': a table; 'rotary': queries and keys are turned by their
-  # positions, and there is no table of token types either.
+  # 'learned': a table of positions. 'rotary': queries and keys are rotated by
+  # their positions; there is no table of positions or of token types.
   model.positions = 'learned'
-  # The longest wavelength of the rotations over 2 pi, where all is seen.
+  # The longest wavelength of the rotations, divided by 2 pi, in layers that
+  # see all tokens.
   model.rotary_base = 10_000.0
-  # Queries and keys of each head pass a layer norm.
+  # Applies a layer norm to the queries and keys of each head.
   model.query_key_norm = False
   return model
 
@@ -95,14 +96,14 @@ def transformer() -> ml_collections.ConfigDict:
   model.max_length = 512  # rows of the position table
   model.dropout_rate = 0.1  # of embeddings and of the outputs of sub-layers
   model.attention_dropout_rate = 0.1  # of attention probabilities
-  # 'erf' (BERT's first release, 2018-10-31), 'tanh' (its later ones), or 'relu'
-  # in its place (ERNIE).
+  # The form of GELU: 'erf' (BERT's first release, 2018-10-31) or 'tanh' (its
+  # later releases); or 'relu' in place of GELU (ERNIE).
   model.gelu = 'tanh'
   model.dtype = 'float32'  # of activations; parameters are always float32
   # Compiles one layer and runs it in a loop; False compiles every layer.
   model.scan_layers = True
-  # In training, so many of the last layers are compiled one by one after the
-  # loop, which is faster on a TPU or GPU and takes longer to compile.
+  # How many of the last layers a training step computes one by one after the
+  # loop. This is faster on a TPU or GPU and takes longer to compile.
   model.unrolled_layers = 12
   # Computes activations again in the backward pass, to save memory.
   model.remat = False
@@ -114,7 +115,7 @@ def transformer() -> ml_collections.ConfigDict:
 
 
 def new_model() -> ml_collections.ConfigDict:
-  """Returns the keys of a BERT that no weights tell."""
+  """Returns the keys of a BERT in pre-training, with the null key."""
   model = bert_model()
   model.update(null_key())
   return model
@@ -135,19 +136,20 @@ def text() -> ml_collections.ConfigDict:
   # The text: 'manual' (Python's documentation), a path, a glob, tfds:NAME or
   # hf:NAME; for several languages en=SOURCE,de=SOURCE.
   data.source = 'manual'
-  # The field or column of the text in JSONL, tables and data sets; without a
-  # column of this name the only one of text.
+  # The field or column of the text in JSONL, tables and data sets. A table
+  # without such a column must have only one column of text, which is read.
   data.text_field = 'text'
-  # With several languages, one with a share p of the text gets a share
+  # With several languages, a language with a share p of the text gets a share
   # proportional to p^exponent of the examples, and of the words that a new
   # vocabulary is trained on.
   data.language_exponent = 0.7
   # train:KIND:SIZE trains a vocabulary; otherwise a vocab.txt, or a folder with
-  # a vocabulary, such as that of init.weights.
+  # a vocabulary, such as the folder of init.weights.
   data.tokenizer = 'train:wordpiece:6000'
-  # The token store; it is built if it is missing. Empty: in ./runs/stores.
+  # The folder of the token store, which is built if it is missing. Empty: a
+  # folder in ./runs/stores.
   data.folder = placeholder(str)
-  # Where remote stores are copied to. Empty: ~/.cache/sesame/stores.
+  # The folder for copies of remote stores. Empty: ~/.cache/sesame/stores.
   data.cache = placeholder(str)
   # Where documents end: 'file', 'blank_line' or a regular expression.
   data.document_break = placeholder(str)
@@ -158,12 +160,13 @@ def text() -> ml_collections.ConfigDict:
 
 
 def rows() -> ml_collections.ConfigDict:
-  """Returns the key of the rows that a text is made into."""
+  """Returns the keys of packed rows."""
   data = ml_collections.ConfigDict()
-  # Fills each row with whole texts, or parts of long ones, which do not see
-  # each other; their positions begin at 0. Not with next sentences.
+  # Fills each row with whole texts, or with parts of long texts. The texts of a
+  # row do not see each other, and the positions of each begin at 0. Refused
+  # with next sentences.
   data.packed = False
-  # What such a text is: 'documents', or 'sentences', each by itself.
+  # What the texts of packed rows are: 'documents', or single 'sentences'.
   data.packed_texts = 'documents'
   return data
 
@@ -172,14 +175,15 @@ def masked_tokens() -> ml_collections.ConfigDict:
   """Returns the keys of the tokens that are masked."""
   objective = ml_collections.ConfigDict()
   objective.mask_rate = 0.15  # the share of tokens that are predicted
-  # The share at the first step, from which it goes to mask_rate in a line.
-  # Empty: mask_rate.
+  # The share of tokens that are predicted at the first step; it then changes
+  # linearly to mask_rate. Empty: mask_rate throughout.
   objective.first_mask_rate = config_dict.placeholder(float)
-  objective.mask_fraction = 0.8  # the share of these that [MASK] replaces
-  # The share of these that a random token replaces.
+  # The share of the predicted tokens that [MASK] replaces.
+  objective.mask_fraction = 0.8
+  # The share of the predicted tokens that a random token replaces.
   objective.random_fraction = 0.1
-  # What is masked whole: 'piece', 'word', 'span' (1 to 3 words), or 'stored',
-  # the units of data.units.
+  # What is masked whole: 'piece', 'word', 'span' (1 to 3 words), or 'stored'
+  # (the units of data.units, which the token store keeps).
   objective.unit = 'piece'
   # How many tokens are predicted: 'exact' (mask_rate of each row, as BERT) or
   # 'drawn' (each unit with that probability, as ERNIE).
@@ -190,18 +194,18 @@ def masked_tokens() -> ml_collections.ConfigDict:
 def rate() -> ml_collections.ConfigDict:
   """Returns the keys of an optimiser's name and rate."""
   optim = ml_collections.ConfigDict()
-  # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release:
-  # bias correction scales the decay too), adamw, stable_adamw (which shortens
-  # the step of a matrix whose gradients grow suddenly), muon (whose updates of
-  # the layers' matrices are orthogonal), lamb (for large batches),
-  # adadelta (with a rate of 1), adafactor (little memory; rates relative to
-  # each matrix), adagrad (ELMo) or sgd (word2vec, nnlm). The last four do not
-  # read beta1 and beta2; the last three do not read epsilon.
+  # bert_adam (BERT's release: no bias correction), gpt_adam (GPT's release: the
+  # bias correction also scales the decay), adamw, stable_adamw (shortens the
+  # step of a matrix whose gradients grow suddenly), muon (its updates of the
+  # layers' matrices are orthogonal), lamb (for large batches), adadelta (with a
+  # rate of 1), adafactor (little memory; rates relative to each matrix),
+  # adagrad (ELMo) or sgd (word2vec, nnlm). adadelta, adafactor, adagrad and sgd
+  # do not read beta1 and beta2; adafactor, adagrad and sgd no epsilon either.
   optim.name = 'bert_adam'
   optim.learning_rate = 1e-4  # the peak
-  # The rate after the warm-up: 'linear' (BERT) or 'cosine' (GPT) to 0;
-  # 'constant'; 'wsd' (constant until it falls in the last decay_share of the
-  # steps); 'staircase' (times 0.999 after every 100 steps); or 'inverse'
+  # How the rate changes after the warm-up: 'linear' (BERT) or 'cosine' (GPT)
+  # to 0; 'constant'; 'wsd' (constant until it falls in the last decay_share of
+  # the steps); 'staircase' (times 0.999 after every 100 steps); or 'inverse'
   # (divided by 1 + 1e-8 times the tokens read).
   optim.schedule = 'linear'
   return optim
@@ -212,7 +216,8 @@ def schedule() -> ml_collections.ConfigDict:
   optim = rate()
   optim.warmup_steps = 10_000  # steps in which the rate grows linearly from 0
   optim.decay_share = 0.2  # the share of the steps in which 'wsd' falls to 0
-  # (learning_rate, warmup_steps) of each 'restart' phase. Empty: those above.
+  # (learning_rate, warmup_steps) of each 'restart' phase. Empty:
+  # optim.learning_rate and optim.warmup_steps.
   optim.restarts = ()
   return optim
 
@@ -225,7 +230,7 @@ def adam() -> ml_collections.ConfigDict:
 
 
 def moments() -> ml_collections.ConfigDict:
-  """Returns the keys of means of gradients, decay and clip."""
+  """Returns the keys of Adam's means, of weight decay and of clipping."""
   optim = ml_collections.ConfigDict()
   optim.beta1 = 0.9  # decay of the mean of gradients
   optim.beta2 = 0.999  # decay of the mean of squared gradients
@@ -243,7 +248,7 @@ def devices() -> ml_collections.ConfigDict:
   mesh.data = -1
   mesh.fsdp = 1  # shards of parameters, optimiser state and batch
   mesh.tensor = 1  # shards of heads, MLP and vocabulary
-  # (logical axis of parameters or activations, mesh axes).
+  # Pairs: (logical axis of parameters or activations, mesh axes that shard it).
   mesh.rules = mesh_rules.RULES
   return mesh
 
@@ -252,17 +257,17 @@ def steps() -> ml_collections.ConfigDict:
   """Returns the keys of the training of any run."""
   placeholder = config_dict.placeholder
   train = ml_collections.ConfigDict()
-  # Parts of a global batch whose gradients are accumulated.
+  # The number of parts of a global batch whose gradients are accumulated.
   train.micro_batches = 1
   train.seed = 0  # of parameters, order, pairs, masks and dropout
   # The platform that the run requires: cpu, gpu or tpu; auto: what JAX finds.
   train.platform = 'auto'
   # On a GPU, requires XLA_FLAGS that make kernels deterministic.
   train.deterministic = False
-  # A run without a step or a scored batch for so long ends and prints all
-  # stacks. Compiling may take 4 times as long, and at least an hour.
+  # A run that finishes no step and scores no batch for so long prints all
+  # stacks and ends. Compilation is allowed 4 times as long, at least an hour.
   train.hang_minutes = 60.0
-  # Peak TFLOP/s of a device, for the MFU. Empty: known devices' own.
+  # Peak TFLOP/s of a device, for the MFU. Empty: the device's own, if known.
   train.peak_tflops = placeholder(float)
   # Other programs that get the rows of metrics.csv and the config: wandb,
   # mlflow, trackio. Empty: none, and nothing leaves the machine.
@@ -277,13 +282,15 @@ def phases() -> ml_collections.ConfigDict:
   # The loss: 'bert' (masked tokens and next sentences), 'dialogue' (the same,
   # on dialogues too), 'mlm' (masked tokens) or 'lm' (the next token).
   train.objective = 'bert'
-  # (steps, length, global batch, 'continue' or 'restart' of the schedule of the
-  # rate), and perhaps the phase's own objective.unit, or stored:FOLDER, the
-  # units of another store with the same vocabulary.
+  # Each phase is (steps, length, global batch, 'continue' or 'restart'), where
+  # the fourth entry is about the rate's schedule. A fifth entry may be the
+  # phase's own objective.unit, or stored:FOLDER, which takes text and units
+  # from another store with the same vocabulary.
   train.phases = ((1_000, 128, 32, 'continue'),)
   # Replaces the steps of a single phase.
   train.steps = placeholder(int)
-  train.num_epochs = placeholder(float)  # The same, in epochs.
+  # Replaces the steps of a single phase by those of so many epochs.
+  train.num_epochs = placeholder(float)
   # Replaces the batch of a single phase.
   train.global_batch = placeholder(int)
   train.log_every = 50  # steps between rows of metrics.csv
@@ -308,24 +315,25 @@ def held_out() -> ml_collections.ConfigDict:
 def beginning() -> ml_collections.ConfigDict:
   """Returns the keys of the parameters that a run begins with."""
   config = ml_collections.ConfigDict({'init': {}})
-  # What to begin with: a workdir, a folder of weights, or a name on Hugging
-  # Face's hub, such as openai-community/gpt2. Empty: nothing.
+  # The weights to begin with: a workdir, a folder of weights, or a name on
+  # Hugging Face's hub, such as openai-community/gpt2. Empty: random parameters.
   config.init.weights = config_dict.placeholder(str)
-  # Draws the rows of pieces, positions and types that the weights lack.
+  # Initialises at random the rows of pieces, positions and token types that the
+  # weights lack.
   config.init.new_rows = False
   return config.init
 
 
 def drawn_matrices() -> ml_collections.ConfigDict:
-  """Returns the key of the matrices that a run draws."""
+  """Returns the key of the matrices that a run initialises."""
   init = ml_collections.ConfigDict()
-  init.stddev = 0.02  # of matrices and of the token table
+  init.stddev = 0.02  # of the initial matrices and of the initial token table
   return init
 
 
 def drawn_transformer() -> ml_collections.ConfigDict:
-  """Returns the keys of the parameters that a BERT or GPT draws."""
+  """Returns the keys of the parameters that a BERT or GPT initialises."""
   init = drawn_matrices()
-  # Of the tables of positions and token types.
+  # Standard deviation of the initial tables of positions and token types.
   init.position_stddev = 0.02
   return init

@@ -20,7 +20,7 @@ def get_config() -> ml_collections.ConfigDict:
   model.num_highway = 2  # highway layers after the filters
   model.cell_clip = 3.0  # the largest absolute value in a cell
   model.projection_clip = 3.0  # the largest absolute value in a hidden state
-  # Of the inputs of layers and of the last layer's output.
+  # Dropout of the layers' inputs and of the last layer's output.
   model.dropout_rate = 0.1
   model.num_samples = 8192  # S, sampled words of the loss; 0: all words
   model.dtype = 'float32'  # of activations; parameters are always float32
@@ -32,6 +32,6 @@ def get_config() -> ml_collections.ConfigDict:
   config = base.pretraining(model, optim)
   train = config.train
   train.objective = 'lm'
-  # Goes on with empty memories, which another batch size needs.
+  # Continues with empty LSTM states, which another batch size requires.
   train.reset_streams = False
   return config

@@ -1,4 +1,4 @@
-"""GPT, and the LSTM and the network that take its place."""
+"""GPT, and the LSTM and the feed-forward network that take its place."""
 
 import ml_collections
 
@@ -14,7 +14,7 @@ def get_config() -> ml_collections.ConfigDict:
 
 
 def get_gpt2_config() -> ml_collections.ConfigDict:
-  """Returns the defaults of GPT-2, whose layers have one form."""
+  """Returns the defaults of GPT-2, whose layers have a fixed form."""
   model = base.transformer()
   model.update(base.null_key())
   model.name = 'gpt2'
@@ -43,7 +43,7 @@ def get_lstm_config() -> ml_collections.ConfigDict:
   model.lstm_dim = 2048  # F, cells
   # The longest text that is read at once; there are no positions.
   model.max_length = 512
-  # Of the inputs of layers and of the last layer's output.
+  # Dropout of the layers' inputs and of the last layer's output.
   model.dropout_rate = 0.1
   model.dtype = 'float32'  # of activations; parameters are always float32
   return _next_tokens(model)
@@ -55,8 +55,8 @@ def get_nnlm_config() -> ml_collections.ConfigDict:
   model.name = 'nnlm'
   model.embed_dim = 60  # m
   model.hidden_dim = 100  # h
-  model.order = 5  # n, which counts the predicted word
-  # Connects the vectors of words with the softmax directly, too.
+  model.order = 5  # n of the n-grams, the predicted word included
+  # Also connects the vectors of words directly with the softmax.
   model.direct = True
   model.num_samples = 0  # sampled words of the loss; 0: all words
   model.dropout_rate = 0.0  # of the vectors of words and of the hidden units

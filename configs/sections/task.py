@@ -11,7 +11,7 @@ def get_config() -> ml_collections.ConfigDict:
   model = base.bert_model()
   model.scan_layers = False  # init.weights, if set, decide the sizes
   task = common_task()
-  # Tags sentences with their neighbours in view.
+  # Tags each sentence while reading its neighbours, too.
   task.document_context = False
   task.lm_weight = 0.0  # weight of the language model's loss beside the task's
   # Trains only the modules above the encoder.
@@ -20,9 +20,10 @@ def get_config() -> ml_collections.ConfigDict:
   task.bilstm_dim = 768  # cells of each direction
 
   config = fine_tuning(model, task)
-  # How many of the first layers are taken; the others are drawn. Empty: all.
+  # How many of the first layers of the weights are taken; the other layers are
+  # initialised at random. Empty: all are taken.
   config.init.num_layers = config_dict.placeholder(int)
-  # The model has these layers of the weights alone: 'every:2' (0, 2, 4, ...),
+  # The model has only these layers of the weights: 'every:2' (0, 2, 4, ...),
   # 'first:3', numbers such as '0,5,11', or 'all'. Empty: all.
   config.init.layers = config_dict.placeholder(str)
   return config
@@ -38,13 +39,14 @@ def fine_tuning(
   optim = config.optim = base.rate()
   optim.update(base.moments())
   optim.learning_rate = 3e-5
-  optim.warmup_fraction = 0.1  # the share of all steps
+  optim.warmup_fraction = 0.1  # share of all steps in which the rate grows
   config.train = base.steps()
   config.train.update(epochs())
   config.eval = ml_collections.ConfigDict()
   config.eval.global_batch = 64  # rows that are scored at a time
   config.init = ml_collections.ConfigDict()
-  # As for pre-training. Empty: from scratch, which needs data.tokenizer.
+  # As in pre-training. Empty: the model begins from scratch, and data.tokenizer
+  # is needed.
   config.init.weights = config_dict.placeholder(str)
   return config
 
@@ -53,23 +55,24 @@ def common_task() -> ml_collections.ConfigDict:
   """Returns the keys of a task that every model has."""
   placeholder = config_dict.placeholder
   task = ml_collections.ConfigDict()
-  # A task of data/tasks/registry.py, or own: see config.own below.
+  # A task of data/tasks/registry.py, or 'own', see config.own below.
   task.name = 'sst2'
-  # Other languages to score, such as ('de', 'zh'), after training on the task's
-  # own. See data/README.md.
+  # Other languages to score, such as ('de', 'zh'), beside the language that the
+  # task trains on. See data/README.md.
   task.test_languages = ()
   # Tokens of an input; longer inputs are cut or read in windows.
   task.max_length = 128
-  # What is kept of a text, with a class or a score, that is too long: 'head',
+  # Which part of a too long text is read, if it has a class or a score: 'head',
   # 'tail', 'both' (a quarter of the row from the head, the rest from the tail),
-  # or all in 'windows', whose predictions are averaged.
+  # or all of it in 'windows', whose predictions are averaged.
   task.long_text = 'head'
   # Tokens between the starts of the windows of a long text.
   task.doc_stride = 128
   task.max_question = 64  # tokens of a question; longer ones are cut
   task.max_answer = 30  # tokens of an answer
   task.n_best = 20  # how many candidate answers are kept
-  # Classes of a score, as GPT's release trains them. 0: regression.
+  # Number of classes that a score is split into, as in GPT's release. 0:
+  # regression.
   task.soft_classes = 0
   # The weight of each label in the loss; empty: all equal.
   task.class_weights = ()
@@ -83,7 +86,7 @@ def common_task() -> ml_collections.ConfigDict:
   # 'iob2' or 'bioul': a linear-chain CRF on tags of that scheme. 'viterbi': no
   # CRF, but the best path that IOB2 allows, by the sum of its log-
   # probabilities; 'viterbi_probabilities': by the sum of its probabilities.
-  # Empty: each tag alone.
+  # Empty: each tag is predicted by itself.
   task.crf = ''
   return task
 
@@ -98,19 +101,20 @@ def own_set() -> ml_collections.ConfigDict:
   # .parquet, .arrow, or any other name for tab-separated columns; or splits of
   # data.source=hf:NAME.
   own.train = 'train.jsonl'
-  own.dev = 'dev.jsonl'  # to choose models by
+  own.dev = 'dev.jsonl'  # scored to choose the best model
   # Scored at the end; it may lack labels.
   own.test = placeholder(str)
   own.text = ('text',)  # fields or columns of one text or two
   own.label = 'label'  # field or column of the label
   # Says that the order of the two texts means nothing.
   own.symmetric = False
-  # All labels in order. Empty: those of the training file, and for tags of
+  # All labels in order. Empty: the labels of the training file, and for tags of
   # spans both B-TYPE and I-TYPE for each TYPE found there.
   own.labels = ()
-  # (lowest, highest) score. Empty: those of the training and dev files.
+  # (lowest, highest) score. Empty: as found in the training and dev files.
   own.score_range = placeholder(tuple)
-  # The first one chooses the best model. Empty: the usual ones of the kind.
+  # Names of metrics; the first chooses the best model. Empty: the usual metrics
+  # of the kind.
   own.metrics = ()
   return own
 
@@ -147,13 +151,13 @@ def epochs() -> ml_collections.ConfigDict:
   # Steps between checkpoints. Empty: eval_every.
   train.checkpoint_every = placeholder(int)
   train.select = 'last'  # which model is kept: 'last', or the 'best' on dev
-  # Stops after so many scores without a new best one. Empty: never.
+  # Stops after so many scores without a new best score. Empty: never.
   train.patience = placeholder(int)
   # Halves the rate after more than so many scores in a row without a new best
-  # one, whichever model is kept. Empty: never.
+  # score, whichever model is kept. Empty: never.
   train.plateau = placeholder(int)
   train.log_every = 20
 
-  # Replaces the steps of the epochs.
+  # Replaces the steps that train.num_epochs would give.
   train.steps = placeholder(int)
   return train

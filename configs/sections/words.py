@@ -9,7 +9,7 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
   """Returns the defaults of word2vec, as released but for its batches."""
   model, objective = _tables(), _counts()
   model.name = 'word2vec'
-  # The largest distance of neighbours; each word draws its own.
+  # The largest distance of neighbours; each word draws a distance up to it.
   model.window = 5
   model.negative = 5  # sampled words of a pair; 0: none
   model.hierarchical = False  # Predicts words along a Huffman tree.
@@ -18,9 +18,9 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
   # Letters of the shortest and of the longest part of a word.
   model.part_sizes = (3, 6)
 
-  # Words above this frequency are sometimes left out. 0: none is.
+  # Words above this frequency are left out at random. 0: no word is left out.
   objective.sample = 1e-3
-  # 'batched', or 'sequential': each pair sees the changes of those before it.
+  # 'batched', or 'sequential': each pair sees the changes by the pairs before.
   objective.order = 'batched'
   # A word with more pairs in an update changes as if it had so many.
   objective.most_pairs = 64.0
@@ -38,7 +38,7 @@ def get_glove_config() -> ml_collections.ConfigDict:
   model, objective = _tables(), _counts()
   model.name = 'glove'
   objective.window = 15  # the largest distance of neighbours
-  # Pairs that are counted so often or more have a weight of 1.
+  # Pairs that are counted so often, or more often, have a weight of 1.
   objective.x_max = 100.0
   # Pairs that are counted less often have a weight of (count / x_max)^alpha.
   objective.alpha = 0.75

@@ -151,7 +151,8 @@ def text() -> ml_collections.ConfigDict:
   data.folder = placeholder(str)
   # The folder for copies of remote stores. Empty: ~/.cache/sesame/stores.
   data.cache = placeholder(str)
-  # Where documents end: 'file', 'blank_line' or a regular expression.
+  # Where documents end: 'file', 'blank_line' or a regular expression. Empty:
+  # as the kind of file says (data/README.md).
   data.document_break = placeholder(str)
   data.held_out = 0.05  # the share of the tokens that is kept for evaluation
   # 'tf' (tf.data, which prefetches) or 'plain'; both give the same batches.
@@ -205,8 +206,9 @@ def rate() -> ml_collections.ConfigDict:
   optim.learning_rate = 1e-4  # the peak
   # How the rate changes after the warm-up: 'linear' (BERT) or 'cosine' (GPT)
   # to 0; 'constant'; 'wsd' (constant until it falls in the last decay_share of
-  # the steps); 'staircase' (times 0.999 after every 100 steps); or 'inverse'
-  # (divided by 1 + 1e-8 times the tokens read).
+  # the steps); 'staircase' (times 0.999 after every 100 steps); 'inverse'
+  # (divided by 1 + 1e-8 times the tokens read); or 'gpt_linear' (linear, and
+  # the warm-up multiplies it, as in GPT's fine-tuning).
   optim.schedule = 'linear'
   return optim
 

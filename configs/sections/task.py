@@ -156,7 +156,7 @@ def epochs() -> ml_collections.ConfigDict:
   # Halves the rate after more than so many scores in a row without a new best
   # score, whichever model is kept. Empty: never.
   train.plateau = placeholder(int)
-  train.log_every = 20
+  train.log_every = 20  # steps between two lines of the log
 
   # Replaces the steps that train.num_epochs would give.
   train.steps = placeholder(int)

@@ -18,6 +18,7 @@ from data.inputs.batches import Batches
 from data.tasks import registry
 from data.tasks.examples import Example, Task, TextExample, TextTask
 from train.engine import soft_targets
+from train.host import processes
 from train.host.console import say
 from train.run import settings
 from train.transfer import task_data, task_losses, teachers
@@ -263,12 +264,15 @@ class Distilled(TaskProgram):
     examples = self.taught.examples
     source = teachers.source_of(self.teacher, params, examples)
     if there is None or there.source != source:
-      outputs = teachers.compute(self.teacher, params, examples)
-      there = KeptOutputs(outputs, *source)
-      say(
-        f"The teacher's outputs of {len(examples):,} examples took"
-        f' {time.time() - begun:.1f} s.'
-      )
+      there = KeptOutputs.shared(source)
+      told = 'are those that another student left'
+      if there is None:
+        outputs = teachers.compute(self.teacher, params, examples)
+        there = KeptOutputs(outputs, *source)
+        told = f'took {time.time() - begun:.1f} s'
+        if processes.is_first():
+          there.share()
+      say(f"The teacher's outputs of {len(examples):,} examples {told}.")
     self.kept, self.taught.batches.outputs = there, there.outputs
 
   # ---- Messages and files ---------------------------------------------------

@@ -4,10 +4,12 @@ Letters of shapes: N examples, W words of all examples, S tokens of all rows, K
 outputs of the model.
 """
 
+import contextlib
 import functools
 import hashlib
 import io
 import json
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from ml_collections import config_dict
 from configs.sections import task as task_section
 from data import hub, scratch
 from data.scoring.kinds import KINDS
+from data.store import folders
 from data.tasks.examples import Example, Task
 from models.layers import Params
 from models.pretrained import published
@@ -28,7 +31,7 @@ from train.run import workdirs
 from train.transfer import encoders, predictors, task_data, task_outputs
 from train.transfer.program import TaskProgram
 
-OUTPUTS_FILE = 'teacher.npz'  # in a student's workdir
+OUTPUTS_FILE = 'teacher.npz'  # in a student's workdir, and in the user's cache
 # Fields of tasks that teacher and student must share, and their names.
 SHARED = {
   'kind': 'the kind',
@@ -250,6 +253,15 @@ def source_of(
   return hashlib.sha256(text.encode()).hexdigest(), digest_of(examples)
 
 
+def _shared_folder(source: tuple[str, str]) -> pathlib.Path:
+  """Returns the folder in the user's cache for outputs of a `source_of`.
+
+  Devices of different kinds round differently, so each kind has its own.
+  """
+  name = '-'.join((jax.default_backend(), *(part[:16] for part in source)))
+  return folders.default_cache('teachers').expanduser() / name
+
+
 class KeptOutputs(NamedTuple):
   """A teacher's outputs as they lie in a student's workdir.
 
@@ -278,6 +290,22 @@ class KeptOutputs(NamedTuple):
     text = io.BytesIO()
     np.savez(text, **self._asdict())
     scratch.write_bytes(epath.Path(workdir) / OUTPUTS_FILE, text.getvalue())
+
+  def share(self) -> None:
+    """Keeps a copy for other students, unless the user's cache has no room."""
+    folder = _shared_folder(self.source)
+    with contextlib.suppress(OSError):
+      folder.mkdir(parents=True, exist_ok=True)
+      self.write(folder)
+
+  @classmethod
+  def shared(cls, source: tuple[str, str]) -> 'KeptOutputs | None':
+    """Reads the copy that another student left; None without a sound one."""
+    with contextlib.suppress(OSError, ValueError):
+      found = cls.read(_shared_folder(source))
+      if found is not None and found.source == source:
+        return found
+    return None
 
   @classmethod
   def read(cls, workdir: epath.PathLike) -> 'KeptOutputs | None':

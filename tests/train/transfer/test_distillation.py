@@ -23,6 +23,15 @@ from train.transfer import (
 pytestmark = pytest.mark.usefixtures('one_device')
 
 
+@pytest.fixture(scope='module', autouse=True)
+def cache(tmp_path_factory):
+  """The user's cache, empty, for outputs that students share."""
+  folder = tmp_path_factory.mktemp('cache')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setenv('XDG_CACHE_HOME', str(folder))
+    yield folder
+
+
 def log_softmax(x):
   x = np.asarray(x, np.float64)
   x = x - x.max(axis=-1, keepdims=True)
@@ -238,6 +247,34 @@ def test_kept_outputs_are_of_this_teacher_and_data(learner, tmp_path):
   program.config = fewer
   with pytest.raises(ValueError, match='teacher.npz has the outputs of other'):
     program.open_splits(['train'])
+
+
+def test_other_students_read_the_outputs_that_one_left(
+  learner, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
+  _, _, student = learner
+  programs = [planned(student).tasks[0] for _ in range(3)]
+  for name, program in zip('abc', programs, strict=True):
+    (tmp_path / name).mkdir()
+    program.kept = None
+  programs[0].write(tmp_path / 'a')
+  kept = programs[0].kept
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(teachers, 'compute', None)
+    programs[1].write(tmp_path / 'b')
+  assert programs[1].kept.source == kept.source
+  np.testing.assert_array_equal(programs[1].kept.outputs, kept.outputs)
+  assert (tmp_path / 'b' / teachers.OUTPUTS_FILE).exists()
+  said = capsys.readouterr().err
+  assert 'outputs of 96 examples are those that another student left.' in said
+  # A damaged copy is made again.
+  (copy,) = (tmp_path / 'cache').rglob(teachers.OUTPUTS_FILE)
+  copy.write_bytes(b'damaged')
+  programs[2].write(tmp_path / 'c')
+  assert 'outputs of 96 examples took' in capsys.readouterr().err
+  np.testing.assert_array_equal(programs[2].kept.outputs, kept.outputs)
+  assert teachers.KeptOutputs.read(copy.parent).source == kept.source
 
 
 def test_rows_without_labels_learn_from_the_teacher_alone(learner, tmp_path):

@@ -35,13 +35,13 @@ class TeacherOutputs(NamedTuple):
   """A teacher's outputs of a batch.
 
   Attributes:
-    logits: float32 [B, P, V].
+    logits: float32 [B, P, V]; None without the loss of its probabilities.
     hidden: [B, T, D].
     projections: queries, keys and values of a layer, each [B, T, D]; None
       without the loss of relations.
   """
 
-  logits: jax.Array
+  logits: jax.Array | None
   hidden: jax.Array
   projections: list[jax.Array] | None = None
 
@@ -111,9 +111,9 @@ class DistilledTokens(MaskedTokensAlone):
 
   @property
   def teacher(self) -> nn.Module:
-    """The module of the teacher with its MLM head alone."""
+    """The module of the teacher, with the heads of `heads_of` alone."""
     return self._weights.model.clone(
-      heads=('mlm',), dtype=jnp.dtype(self.config.model.dtype)
+      heads=heads_of(self.config), dtype=jnp.dtype(self.config.model.dtype)
     )
 
   def beside(self, mesh: Mesh, *, shapes: bool = False) -> tuple:
@@ -122,7 +122,8 @@ class DistilledTokens(MaskedTokensAlone):
     wanted = {
       path: leaf
       for path, leaf in self._weights.shapes.items()
-      if path.partition('/')[0] in ('embeddings', 'layers', 'mlm')
+      if path.partition('/')[0]
+      in ('embeddings', 'layers', *heads_of(self.config))
     }
     if not shapes:
       return (_parameters(self.config.init.teacher, tuple(wanted), everywhere),)
@@ -188,7 +189,7 @@ class DistilledTokens(MaskedTokensAlone):
         params, outputs.pop('layers'), model.num_layers - 1
       )
     teacher = TeacherOutputs(
-      theirs['mlm_logits'], theirs['hidden'], projections
+      theirs.get('mlm_logits'), theirs['hidden'], projections
     )
     return {**outputs, 'teacher': jax.lax.stop_gradient(teacher)}
 
@@ -246,17 +247,26 @@ def _real_tokens(batch: Batch) -> jax.Array:
   return mask.astype(jnp.float32)
 
 
+def heads_of(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+  """Returns the heads that the losses read of a teacher: its MLM head or none.
+
+  Hidden states and relations are of the layers alone.
+  """
+  return ('mlm',) if config.distill.soft_weight else ()
+
+
 def open_teacher(config: ml_collections.ConfigDict) -> Weights:
   """Opens the language model of `init.teacher`, without reading arrays.
 
-  Raises FileNotFoundError or ValueError, naming the key, if it is no BERT with
-  an MLM head, or not as wide as the student where hidden states are compared.
+  Raises FileNotFoundError or ValueError, naming the key, if it is no BERT, has
+  no MLM head where its probabilities are compared, or is not as wide as the
+  student where hidden states are.
   """
   path, model = config.init.teacher, config.model
   if not path:
     raise ValueError(
-      'init.teacher is empty: name a BERT with its MLM head: a workdir of its'
-      ' pre-training, or published weights (--config.init.teacher=WEIGHTS)'
+      'init.teacher is empty: name a BERT: a workdir of its pre-training, or'
+      ' published weights (--config.init.teacher=WEIGHTS)'
     )
   found = opened.open_weights(path)
   found.check_complete()
@@ -264,10 +274,11 @@ def open_teacher(config: ml_collections.ConfigDict) -> Weights:
     raise ValueError(
       f'init.teacher={path} holds a {found.name}, expected a {model.name}'
     )
-  if 'mlm' not in found.model.heads:
+  if not {*heads_of(config)} <= {*found.model.heads}:
     raise ValueError(
       f'init.teacher={path} has no MLM head, which predicts masked tokens:'
-      ' expected a pre-training, BertForMaskedLM or BertForPreTraining'
+      ' expected a pre-training, BertForMaskedLM or BertForPreTraining, or'
+      ' --config.distill.soft_weight=0'
     )
   width = found.model.embed_dim
   if config.distill.cosine_weight and width != model.embed_dim:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import runs
+import safetensors.numpy
 from flax import linen as nn
 
 from train.exports import folders
@@ -288,6 +289,31 @@ def test_what_cannot_teach_is_refused_by_name(
   with pytest.raises(ValueError, match="train.objective='distil'"):
     runs.train(plain, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()
+
+
+def test_hidden_states_and_relations_need_no_head(student, finished, tmp_path):
+  """A teacher may be a sentence encoder: with its MLM head it is the same."""
+  bare = tmp_path / 'bare'
+  folders.export(finished[0], bare)
+  kept = safetensors.numpy.load_file(bare / 'model.safetensors')
+  kept = {name: a for name, a in kept.items() if not name.startswith('cls.')}
+  safetensors.numpy.save_file(kept, bare / 'model.safetensors')
+  found = []
+  for teacher in (bare, finished[0]):
+    config = student(
+      init__teacher=str(teacher),
+      distill__soft_weight=0.0,
+      distill__mlm_weight=0.0,
+      train__steps=1,
+      **RELATIONS,
+    )
+    workdir = tmp_path / f'of_{teacher.name}'
+    runs.train(config, workdir)
+    found.append(
+      [rows_of(workdir, f'train/{n}_loss') for n in ('cosine', 'relation')]
+    )
+  assert all(found[0])
+  np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 def test_another_vocabulary_is_refused(student, finished, tmp_path):

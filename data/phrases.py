@@ -2,9 +2,11 @@
 
   python -m data.phrases 'books/*.txt' joined.txt --thresholds 200 100
 
-New York becomes New_York, a word of its own for word2vec. Words are what stands
-between white space, and no phrase crosses the end of a line. Each threshold is
-a pass over the text, the result of the pass before; a lower one joins more.
+New York becomes New_York, a word of its own for word2vec. Words are separated
+by white space, and no phrase crosses the end of a line. Each threshold is a
+pass over the result of the pass before. A pair of words is joined if its score,
+(count of the pair - delta) / (product of the counts of both words) * (number of
+words), exceeds the threshold.
 """
 
 import argparse
@@ -28,21 +30,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add = parser.add_argument
-  add('text', help='a file or a glob, perhaps .gz, .xz or .zst')
-  add('output', help='a text file of this machine')
+  add('text', help='text to read: a file or a glob, also of .gz, .xz or .zst')
+  add('output', help='text file to write, on this machine')
   add(
     '--thresholds',
     type=float,
     nargs='+',
     action='extend',
-    help='of the score of a pair, of each pass; 100 by default',
+    help='a threshold for each pass; lower ones join more pairs; by default one'
+    ' pass with 100',
   )
   add(
     '--delta',
     type=int,
     default=5,
-    help='taken off the count of a pair, and the least count of pair and words;'
-    ' 5 by default',
+    help='subtracted from the count of a pair; rarer pairs and words are never'
+    ' joined; by default %(default)s',
   )
   add('--lower', action='store_true', help='write all words in lower case')
   args = parser.parse_args(arguments)

@@ -1,4 +1,9 @@
-"""The command that turns text into a token store: python -m data.prepare."""
+"""Turns text into a token store: python -m data.prepare --source TEXT ...
+
+A token store is a folder that pre-training reads: the token ids of all
+documents in memory-mapped arrays, and the vocabulary. The command trains the
+vocabulary, if asked to, and prints an audit: counts, dropped text and warnings.
+"""
 
 import argparse
 import json
@@ -15,54 +20,81 @@ from data.text import languages
 def main(arguments: Sequence[str] | None = None) -> int:
   """Builds a store as the arguments say; returns the exit code."""
   parser = argparse.ArgumentParser(
-    prog='python -m data.prepare', description=__doc__
+    prog='python -m data.prepare',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add = parser.add_argument
   sources = (
-    'manual, a file, a folder or a glob (perhaps gs://...) of text, JSONL,'
-    ' parquet, arrow, CSV or TSV, hf:NAME[:CONFIG][:SPLIT] (a folder or a name'
-    " on Hugging Face's hub),"
-    " tfds:NAME[/config][:split], task:NAME:FOLDER (a labelled set's training"
-    ' texts), dialogue:PATH (lines Q or R, tab, text), or ernie:PATH, lines of'
-    " ERNIE's release; of several languages LANGUAGE=SOURCE for each one, as in"
-    " --source en=books --source de=buecher, or 'FOLDER/*/', a folder for each"
-    ' one'
+    'manual (the documentation inside Python); a file, a folder or a glob'
+    ' (gs://... too) of text, JSONL, parquet, arrow, CSV or TSV;'
+    " hf:NAME[:CONFIG][:SPLIT] (a folder or a name on Hugging Face's hub);"
+    ' tfds:NAME[/config][:split]; task:NAME:FOLDER (the training texts of a'
+    ' labelled set); dialogue:PATH (on each line Q or R, a tab and a text); or'
+    " ernie:PATH (lines as in ERNIE's release). For several languages give"
+    ' LANGUAGE=SOURCE several times, as in --source en=books --source'
+    " de=buecher, or 'FOLDER/*/', with a folder for each language in FOLDER"
   )
   add('--source', required=True, action='append', help=f'the text: {sources}')
   add(
     '--tokenizer',
     required=True,
-    help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N, '
-    'train:words:N[:spaces] (spaces: words are apart already, a sentence a '
-    'line), a vocabulary (vocab.txt; encoder.json beside vocab.bpe; a '
-    'tokenizer.json of BERT, RoBERTa, ModernBERT, GPT or GPT-2; words.txt '
-    "or ELMo's, which all types of the text are added to), a folder with one, "
-    "or a name on Hugging Face's hub",
+    help='train:wordpiece:N[:cased], train:bpe:N, train:bytebpe:N or'
+    ' train:words:N[:spaces] trains a vocabulary of N entries on the text'
+    ' (spaces: the text has a sentence on each line, and white space between'
+    ' all words). Otherwise a published vocabulary (vocab.txt; encoder.json'
+    ' beside vocab.bpe; tokenizer.json of BERT, RoBERTa, ModernBERT, GPT or'
+    ' GPT-2; or a list of words, such as words.txt, to which all other words of'
+    " the text are added), a folder with one, or a name on Hugging Face's hub",
   )
-  add('--out', required=True, help='folder of the store, perhaps gs://...')
-  add('--document_break', help='file, blank_line or a regular expression')
+  add('--out', required=True, help='folder of the token store (gs://... too)')
+  add(
+    '--document_break',
+    help='where documents of plain text end: file (each file is a document),'
+    ' blank_line, or a regular expression (a line that begins with a match'
+    ' begins a document); by default blank_line for a text with a sentence on'
+    ' each line, else file',
+  )
   field = (
-    'field or column of the text in JSONL, tables and data sets; without a'
-    ' column of this name the only one of text'
+    'field or column of the text in JSONL, tables and data sets; a table'
+    ' without such a column must have only one column of text, which is read;'
+    ' by default %(default)s'
   )
   add('--text_field', default='text', help=field)
-  share = 'share of the tokens, in whole documents, never trained on'
+  share = (
+    'share of the tokens, in whole documents, that is held out for evaluation'
+    ' and never trained on; by default %(default)s'
+  )
   add('--held_out', type=float, default=0.05, help=share)
   add(
     '--language_exponent',
     type=float,
     default=languages.EXPONENT,
-    help='a new vocabulary counts the words of a language with a share p of the'
-    ' text as p^exponent, renormalised',
+    help='for several languages: a vocabulary is trained as if a language with'
+    ' a share p of the text had a share proportional to p^exponent; 0: equal'
+    ' shares; by default %(default)s',
   )
   units = (
-    'which tokens make a whole: pieces of a word (wordpiece), text between tabs'
-    " (file), or a word of jieba's; lines of ernie: have their own"
+    'units that masking can hide whole: the pieces of a word (wordpiece), the'
+    ' text between two tabs (file), or a word of the segmenter jieba (jieba);'
+    ' ernie: sources have units of their own; by default %(default)s'
   )
   add('--units', default='wordpiece', help=units)
-  add('--workers', type=int, help='processes; one a core')
-  add('--overwrite', action='store_true', help='replace a store that differs')
-  add('--json', action='store_true', help='print the audit on standard output')
+  add(
+    '--workers',
+    type=int,
+    help='processes that encode the text; by default one for each core',
+  )
+  add(
+    '--overwrite',
+    action='store_true',
+    help='replace a store that has another text or other settings',
+  )
+  add(
+    '--json',
+    action='store_true',
+    help='also print the audit as JSON, on standard output',
+  )
   args = parser.parse_args(arguments)
   scratch.end_on_sigterm()
   with SteadyErrors():

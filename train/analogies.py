@@ -1,22 +1,25 @@
 """Analogies and similar words: python -m train.analogies VECTORS --questions Q.
 
---questions FILE has analogies as questions-words.txt, scored as word2vec's own
-program does: a : b = c : d is answered by the word nearest to b - a + c among
-the --first words, but for a, b and c. Case does not matter; questions with an
-unknown word are left out. --word_pairs FILE ... have two words and people's
-score of their similarity a line (WordSim-353, SimLex-999 and others), compared
-with cosines by Spearman's correlation.
+--questions FILE holds analogies in the format of questions-words.txt. They are
+scored as by word2vec's own program: a : b = c : d is right if d is the word
+nearest to b - a + c, among the --first words without a, b and c. Case does not
+matter; questions with an unknown word are left out. --word_pairs FILE ... hold
+two words and people's score of their similarity on each line (WordSim-353,
+SimLex-999 and others). These scores are compared with the cosines of the
+vectors by Spearman's correlation.
 
---map FILE, of a word a line, draws words on a plane, by the two principal
-components of their vectors, and --pairs man:woman king:queen as arrows; --out
-is a page, a picture or .json, with the vectors of --beside next to these.
+--map FILE, with a word on each line, draws words on a plane, by the first two
+principal components of their vectors. --pairs man:woman king:queen draws an
+arrow from the first word of each pair to the second. --out is a page, a picture
+or a .json file; it shows the vectors of each --beside, too.
 
-VECTORS is a file of vectors (GloVe's, word2vec's text or binary), a folder with
-a matrix and its words, the workdir of a word2vec or GloVe, or weights of an
-ELMo, GPT or BERT. Weights are judged by layer 0, the mean of the pieces of a
-word without its context, or by the mean of its vectors over its contexts in a
-text, layer by layer. The words that they choose from are those of --words, else
-of the first file of vectors, else of --contexts.
+VECTORS is a file of word vectors (GloVe's, or word2vec's text or binary
+format), a folder with a matrix and its words, the workdir of a word2vec or
+GloVe, or the weights of an ELMo, GPT or BERT. With such weights, the vector of
+a word is taken from layer 0: the mean over its pieces, without a context. With
+--contexts TEXT, each layer is scored, by the mean vector of a word over all its
+places in the text. Weights have no list of words that may answer an analogy:
+--words gives it, or else the first file of vectors, or else --contexts.
 """
 
 import argparse
@@ -26,8 +29,8 @@ from train.run import command
 
 ENDINGS = ('.html', '.png', '.json')
 VECTORS = (
-  'file of vectors of words, workdir, or weights as of train.embed: a folder or'
-  " a name on Hugging Face's hub"
+  'a file of word vectors, a workdir (the folder of a run), a folder of'
+  " published weights, or a name on Hugging Face's hub"
 )
 
 
@@ -36,32 +39,45 @@ def main() -> None:
   parser = command.parser('analogies', __doc__)
   add, switch, number = command.adders(parser)
   add('vectors', metavar='VECTORS', help=VECTORS)
-  add('--tokenizer', metavar='PATH', help='vocabulary of the first weights')
-  add('--questions', metavar='FILE', help='analogies, in sections')
+  add(
+    '--tokenizer',
+    metavar='PATH',
+    help='the vocabulary of the first weights, if it is not in their folder',
+  )
+  add(
+    '--questions',
+    metavar='FILE',
+    help='analogies: a line ": NAME" begins a section, all other lines have'
+    ' four words',
+  )
   add(
     '--word_pairs',
     metavar='FILE',
     nargs='+',
     action='extend',
     default=[],
-    help='pairs of words',
+    help='files with two words and a score of their similarity on each line',
   )
   add(
     '--beside',
     metavar='VECTORS',
     action='append',
     default=[],
-    help='other vectors in the same table; may be repeated',
+    help='other vectors for the same table or map; may be repeated',
   )
   add(
-    '--contexts', metavar='TEXT', help='for weights: UTF-8, a sentence a line'
+    '--contexts',
+    metavar='TEXT',
+    help='for weights: a UTF-8 file with a sentence on each line; a word has'
+    ' the mean of its vectors in this text',
   )
   add(
     '--words',
     metavar='FILE',
-    help='for weights: a word a line, the most frequent first',
+    help='for weights: the words that may answer an analogy, one on each line,'
+    ' the most frequent first',
   )
-  add('--map', metavar='FILE', help='words to draw, a word a line')
+  add('--map', metavar='FILE', help='words to draw, one on each line')
   add(
     '--pairs',
     metavar='A:B',
@@ -71,9 +87,13 @@ def main() -> None:
     type=command.text,
     help='pairs of words to draw as arrows',
   )
-  add('--out', metavar='FILE', help='the map: .html, .png or .json')
-  switch('--overwrite', help='replace the map')
-  number('--first', default=30_000, help='words that answer an analogy')
+  add('--out', metavar='FILE', help='file for the map: .html, .png or .json')
+  switch('--overwrite', help='replace the file of --out if it exists')
+  number(
+    '--first',
+    default=30_000,
+    help='how many words, the most frequent ones, may answer an analogy',
+  )
   command.add_json(parser)
   arguments = parser.parse_args()
   asks = bool(arguments.questions is not None or arguments.word_pairs)

@@ -5,10 +5,11 @@ python -m train.attention WEIGHTS --example nurse --out nurse.html
 python -m train.attention WEIGHTS --sentences FILE --out shares.png
 python -m train.attention WEIGHTS --winobias DIR --out bias.png
 
-The page is one HTML file that needs no network: lines from token to token for
-each head of each layer, all heads at a glance, queries times keys, and what
-each head attends to, with all numbers. Of a file, or of WinoBias, it draws a
-figure.
+The page is one HTML file that needs no network. For each head of each layer it
+draws lines from token to token, and shows the products of queries and keys. It
+shows all heads at a glance, and tables of the shares of each head's attention
+on the first token, [SEP], the tokens before and after, and so on. --sentences
+and --winobias draw a figure in place of the page.
 """
 
 import argparse
@@ -18,8 +19,9 @@ from train.run import command
 from train.views import attention_texts, outputs, winobias
 
 EPILOG = """
-A page holds weights rounded to 1/255, queries and keys in 8 bits; with
---precise in 16. GPT and GPT-2 read the two texts of a pair as one."""
+A page has attention weights rounded to 1/255, and queries and keys in 8 bits;
+--precise takes 16 bits for all of them. GPT and GPT-2 read --text and --pair as
+one text."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,12 +29,12 @@ def _parser() -> argparse.ArgumentParser:
     'attention', __doc__, command.ALL_MODELS, epilog=EPILOG
   )
   add, switch, _ = command.adders(parser)
-  add('--text', type=command.text, help='the text')
+  add('--text', type=command.text, help='the text to read')
   add(
     '--pair',
     type=command.text,
     metavar='TEXT',
-    help='a second text, which the model reads too',
+    help='a second text, which the model reads together with --text',
   )
   add(
     '--beside',
@@ -40,35 +42,42 @@ def _parser() -> argparse.ArgumentParser:
     metavar='TEXT',
     action='append',
     default=[],
-    help='another text, read by itself and shown beside the first; repeatable',
+    help='another text, read by itself and shown beside the first; may be'
+    ' repeated',
   )
   add(
     '--example',
     choices=tuple(attention_texts.EXAMPLES),
-    help='texts that are shipped',
+    help='show sentences that come with Sesame, in place of --text',
   )
   add(
     '--sentences',
     metavar='FILE',
-    help='draw, as PNG, what each head attends to, a mean over a file of a text'
-    ' a line',
+    help="draw a PNG of the shares of each head's attention on the first token,"
+    ' [SEP] and so on, as means over the texts of this file, one on each line',
   )
   add(
     '--winobias',
     metavar='DIR',
-    help='draw, as PNG, how much attention pronouns pay to the right one of two'
-    ' occupations: the folder of the files pro_stereotyped_type1.txt.dev and so'
-    ' on, of occupations too',
+    help='draw a PNG of how much attention a pronoun pays to the right one of'
+    " two occupations; the folder holds WinoBias' files"
+    ' pro_stereotyped_type1.txt.dev and so on, female_occupations.txt and'
+    ' male_occupations.txt',
   )
-  add('--out', required=True, metavar='FILE', help='the file to write')
+  add(
+    '--out',
+    required=True,
+    metavar='FILE',
+    help='the file to write: .html, or .png with --sentences or --winobias',
+  )
   add(
     '--json',
     metavar='FILE',
-    help='write the shares of each head as JSON; a PNG has its numbers beside'
-    ' it by default',
+    help='also write the shares of each head, or the numbers of the figure, as'
+    ' JSON; by default a PNG has such a file beside it, and a page has none',
   )
-  switch('--precise', help='16 bits a number in the page, not 8')
-  switch('--overwrite', help='replace the files')
+  switch('--precise', help='store each number of the page in 16 bits, not 8')
+  switch('--overwrite', help='replace the files if they exist')
   return parser
 
 

@@ -1,8 +1,7 @@
 """Measures speed: python -m train.bench [NAME ...] prints a table and JSON.
 
-Without a NAME: batches, step (accelerator where there is one), gpt2_step,
-decoding, first_step, and store where --text is given. `tests/bench/beside.py`
-takes the same options and measures other people's programs beside ours.
+`tests/bench/beside.py` takes the same options and measures other people's
+programs beside ours.
 """
 
 # ruff: noqa: E402
@@ -18,12 +17,23 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from train.benches.options import NUMBERS, OF_BENCHES, OPTIONAL, OPTIONS
+from train.benches.options import (
+  ABOUT,
+  NUMBERS,
+  OF_BENCHES,
+  OPTIONAL,
+  OPTIONS,
+)
 from train.run import command
 from train.slices import without_hardware
 
 if TYPE_CHECKING:
   from train.benches.timing import Programs
+
+
+WITHOUT_NAME = """
+Without NAME, the command runs batches, step (on a GPU or TPU accelerator in its
+place), gpt2_step, decoding, first_step, and store if --text is given."""
 
 
 def main(
@@ -37,13 +47,21 @@ def main(
   known = [name for name in OF_BENCHES if not rivals or name in rivals]
   parser = argparse.ArgumentParser(
     prog=prog,
-    description=f'Measures speed: {prog} [NAME ...] prints a table and JSON.',
+    description=f'Measures speed: {prog} [NAME ...] prints tables and JSON.',
+    epilog='\n'.join(
+      ['The benches by NAME:', '']
+      + [f'  {name:15} {ABOUT[name]}' for name in known]
+      + ([] if rivals else [WITHOUT_NAME])
+    ),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument('names', nargs='*', metavar='NAME', help=', '.join(known))
+  parser.add_argument(
+    'names', nargs='*', metavar='NAME', help='bench to run; see the list below'
+  )
   for option, text in OPTIONS.items():
     kind = dict(type=int, metavar='N') if option in NUMBERS else {}
     parser.add_argument(f'--{option}', help=text, **kind)
-  parser.add_argument('--output', help='JSON file for the figures')
+  parser.add_argument('--output', help='JSON file for the results')
   options = vars(parser.parse_args())
   names, output = options.pop('names'), options.pop('output')
   for name in names:

@@ -1,11 +1,14 @@
-"""The command `sesame`: every program of ours by one name.
+"""The command `sesame` runs each program of Sesame by its name.
 
-  sesame NAME ARGUMENTS     # as python -m train.NAME, or data.prepare
-  sesame configs | tables | topologies
-  sesame completion bash    # or zsh
+  sesame NAME ARGUMENTS       # a program of the list below
+  sesame NAME --help          # the options of this program
+  sesame configs              # the shipped configs
+  sesame tables               # the tables of papers
+  sesame topologies           # the TPU slices and GPUs that preflight knows
+  sesame completion bash      # a script by which bash (or zsh) completes names
 
-It works in any folder: `python -m train.NAME` would take a file train.py or a
-folder data of the user's own for ours.
+It works in any folder. `python -m train.NAME` runs the same program, but not
+where a file train.py or a folder data of your own hides Sesame's packages.
 """
 
 import ast

@@ -2,7 +2,8 @@
 
 python -m train.fill_mask WEIGHTS 'The [MASK] sat on the mat.'
 
-Each [MASK] of a text is filled while the others stay. A RoBERTa's is <mask>.
+If a text has several masks, each is filled while the others stay masked. For a
+RoBERTa, write <mask> in place of [MASK].
 """
 
 import argparse
@@ -21,10 +22,14 @@ def main() -> None:
     type=command.text,
     metavar='TEXT',
     nargs='*',
-    help='a text with [MASK] in it, or <mask> for a RoBERTa',
+    help='texts with [MASK] in them, or with <mask> for a RoBERTa',
   )
-  add('--input', metavar='FILE', help='a text a line; - is standard input')
-  number('--top_k', default=5, help='pieces for each mask')
+  add(
+    '--input',
+    metavar='FILE',
+    help='file with a text on each line, in place of TEXT; - is standard input',
+  )
+  number('--top_k', default=5, help='how many pieces to print for each mask')
   command.add_json(parser, 'JSONL')
   arguments = parser.parse_args()
   if bool(arguments.prompts) == bool(arguments.input):

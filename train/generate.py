@@ -1,7 +1,8 @@
 """Continues texts: python -m train.generate WEIGHTS --prompt TEXT.
 
---table N also prints the N likeliest tokens at each step and the probabilities
-that the model gives them, before --temperature, --top_k and --top_p.
+--table N also prints the N likeliest tokens at each step, with the
+probabilities that the model gives them before --temperature, --top_k and
+--top_p.
 """
 
 import argparse
@@ -28,25 +29,62 @@ def main() -> None:
     '--prompt',
     type=command.text,
     action='append',
-    help='a text to continue; repeatable',
+    help='a text to continue; may be repeated',
   )
-  add('--input', metavar='FILE', help='JSONL, a "prompt" a line; - is stdin')
-  add('--output', metavar='FILE', help='JSONL of prompts and continuations')
-  number('--max_new_tokens', default=100, help='of each continuation')
-  add('--temperature', type=float, default=1.0, help='0 is greedy')
-  add('--top_k', type=int, default=0, help='likeliest tokens to draw; 0: all')
-  add('--top_p', type=float, default=1.0, help='or tokens of this probability')
-  add('--stop', action='append', default=[], help='ends a continuation')
-  add('--seed', type=int, default=0, help='of the draws')
-  number('--samples', default=1, help='texts for each prompt')
-  number('--batch', default=8, help='texts at a time')
+  add(
+    '--input',
+    metavar='FILE',
+    help='JSONL file with a "prompt" on each line; - is standard input',
+  )
+  add(
+    '--output',
+    metavar='FILE',
+    help='JSONL file to write, with prompts and continuations',
+  )
+  number(
+    '--max_new_tokens',
+    default=100,
+    help='largest number of tokens of a continuation',
+  )
+  add(
+    '--temperature',
+    type=float,
+    default=1.0,
+    help='divides the logits before a token is sampled; 0 takes the likeliest',
+  )
+  add(
+    '--top_k',
+    type=int,
+    default=0,
+    help='sample from this many of the likeliest tokens; 0: from all',
+  )
+  add(
+    '--top_p',
+    type=float,
+    default=1.0,
+    help='sample from the fewest tokens that together have this probability',
+  )
+  add(
+    '--stop',
+    action='append',
+    default=[],
+    help='text that ends a continuation, and is cut off; may be repeated',
+  )
+  add('--seed', type=int, default=0, help='random seed of the sampling')
+  number('--samples', default=1, help='continuations of each prompt')
+  number('--batch', default=8, help='continuations computed at a time')
   add(
     '--overflow',
     choices=inputs.OVERFLOWS,
     default='refuse',
-    help="beyond the model's positions: refuse, or forget the oldest tokens",
+    help="if a text exceeds the model's positions: refuse it, or forget its"
+    ' oldest tokens (slide)',
   )
-  number('--table', metavar='N', help='print the N likeliest at each step')
+  number(
+    '--table',
+    metavar='N',
+    help='also print the N likeliest tokens at each step',
+  )
   command.add_json(parser, 'JSONL')
   arguments = parser.parse_args()
   if bool(arguments.prompt) == bool(arguments.input):

@@ -1,7 +1,8 @@
-"""Trains: python -m train.main --config NAME [--config.KEY=VALUE ...].
+"""Trains a model: python -m train.main --config NAME [--config.KEY=VALUE ...].
 
-Pre-trains a language model, or fine-tunes one on a task (a config that has a
-section `task`).
+A config with a section `task`, such as transfer:task=rte, fine-tunes a language
+model on a task; any other config pre-trains one. --print_config prints the keys
+of a config. If a run is stopped, the same command continues it.
 """
 
 # ruff: noqa: E402
@@ -24,22 +25,29 @@ from train.run import command
 
 command.define_workdir()
 _DRY_RUN = flags.DEFINE_bool(
-  'dry_run', False, 'Check everything, print the plan and stop.'
+  'dry_run', False, 'Check the run and print its plan, but train nothing.'
 )
 _COORDINATOR = flags.DEFINE_string(
-  'coordinator', None, 'HOST:PORT of process 0, where several are started.'
+  'coordinator',
+  None,
+  'HOST:PORT of process 0, for a run of several processes. Cloud TPU and Slurm'
+  ' need neither this flag nor --num_processes and --process_id.',
 )
 _NUM_PROCESSES = flags.DEFINE_integer(
-  'num_processes', None, 'How many; Cloud TPU and Slurm need no such flags.'
+  'num_processes', None, 'The number of processes of the run.'
 )
-_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Which of them, from 0.')
+_PROCESS_ID = flags.DEFINE_integer(
+  'process_id', None, 'The number of this process, from 0.'
+)
 _START_SECONDS = flags.DEFINE_integer(
-  'start_seconds', 1800, 'How long the processes wait for each other.'
+  'start_seconds',
+  1800,
+  'How many seconds the processes wait for each other at the start.',
 )
 _HEARTBEAT_SECONDS = flags.DEFINE_integer(
   'heartbeat_seconds',
   100,
-  'All are aborted so long after one was last heard of.',
+  'If nothing is heard from a process for so many seconds, all others end.',
 )
 
 

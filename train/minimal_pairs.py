@@ -1,14 +1,16 @@
-"""Does a model prefer the good sentence? Minimal pairs, such as BLiMP's.
+"""How often a model prefers the good sentence of a pair (BLiMP, Zorro).
 
 python -m train.minimal_pairs WEIGHTS PAIRS [--beside WEIGHTS ...]
 
-PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt, a bad sentence
-and then a good one), or a file of one's own: JSONL of good, bad and perhaps
-group, or .tsv with these titles. WEIGHTS are a model that predicts tokens (GPT,
-GPT-2, LSTM, NNLM, ELMo, BERT) or n-grams, a file .arpa or a token store, whose
-5-grams are counted. A pair is right where the good sentence has the higher
-score; a tie is wrong. Published systems stand beside where the folder has
-BLiMP's models_summary.jsonl.
+A minimal pair is a good sentence and a bad one that differ in little. A model
+is right if it gives the good sentence the higher score; a tie is wrong.
+
+PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt: each bad sentence
+is followed by its good one), or a file of your own: JSONL with good, bad and
+perhaps group on each line, or .tsv with these titles. WEIGHTS is a model that
+predicts tokens (GPT, GPT-2, LSTM, NNLM, ELMo, BERT), a file of n-grams (.arpa),
+or a token store, whose 5-grams are counted. If the folder has BLiMP's
+models_summary.jsonl, published systems stand beside the models.
 """
 
 import argparse
@@ -31,37 +33,53 @@ def main() -> None:
   parser = command.parser(
     'minimal_pairs',
     __doc__,
-    'workdir of a language model, a folder of published weights and vocabulary,'
-    " a name on Hugging Face's hub, or n-grams, a file .arpa or a token store",
+    'a language model: a workdir (the folder of a run), a folder of published'
+    " weights, or a name on Hugging Face's hub; or n-grams: an .arpa file, or a"
+    ' token store',
   )
   add, switch, number = command.adders(parser)
-  add('pairs', metavar='PAIRS', help='folder of BLiMP or Zorro, or a file')
+  add(
+    'pairs',
+    metavar='PAIRS',
+    help='folder of BLiMP or Zorro, or a file of your own (.jsonl, .tsv)',
+  )
   add(
     '--beside',
     nargs='+',
     action='extend',
     default=[],
     metavar='WEIGHTS',
-    help='other models',
+    help='other models for the same table',
   )
   add(
     '--scoring',
     choices=SCORINGS,
     default='sum',
-    help='sum over pieces, their mean, or of a BERT the mean of the unmasked'
-    ' sentence; by default the sum',
+    help='score of a sentence: the sum over its pieces (the default), their'
+    ' mean, or, only for a BERT, minus the mean cross-entropy of the unmasked'
+    ' sentence (holistic)',
   )
-  switch('--within_word', help='of a BERT: hide the rest of a word, too')
-  number('--limit', help='pairs of each group, evenly spaced; by default all')
-  add('--figure', metavar='FILE.png', help='draw a group of bars a phenomenon')
+  switch(
+    '--within_word',
+    help='for a BERT: with each hidden piece, also hide the later pieces of its'
+    ' word',
+  )
+  number('--limit', help='largest number of pairs of a group; by default all')
+  add(
+    '--figure',
+    metavar='FILE.png',
+    help='draw the shares of right pairs as bars, for each phenomenon (family'
+    ' of groups)',
+  )
   add(
     '--curve',
     metavar='FILE.png',
-    help='also score checkpoints that a pre-training kept, each of half the'
-    ' steps of the next or less, and draw the mean over the words read',
+    help='also score earlier checkpoints that a pre-training kept, each with at'
+    ' most half the steps of the next, and draw the mean share of right pairs'
+    ' by the number of words read',
   )
-  add('--scores', metavar='FILE.csv', help="write each sentence's score")
-  add('--output', metavar='FILE.json', help='write the figures')
+  add('--scores', metavar='FILE.csv', help='write the score of each sentence')
+  add('--output', metavar='FILE.json', help='write the results as JSON')
   command.add_json(parser)
   command.main(parser.parse_args(), _run)
 

@@ -1,9 +1,10 @@
-"""Whether a text follows another, by a BERT's head of next sentences.
+"""Whether a text follows another, by a BERT's next-sentence head.
 
 python -m train.next_sentence WEIGHTS 'It rained.' 'The streets were wet.'
 
-Devlin et al. 2018, section 3.3.2: the model has learnt to tell the text that
-follows from one of another document.
+Prints the probability that the second text follows the first. In pre-training,
+the head has learnt to tell the text that follows from a text of another
+document (Devlin et al. 2018, section 3.3.2).
 """
 
 import argparse
@@ -17,10 +18,17 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('next_sentence', __doc__, command.ALL_MODELS)
   add, switch, _ = command.adders(parser)
-  for name, text in (('first', 'the first text'), ('second', 'the other one')):
+  for name, text in (('first', 'first text'), ('second', 'second text')):
     add(name, type=command.text, metavar='TEXT', nargs='?', help=text)
-  add('--input', metavar='FILE', help='two texts a line, with a tab between')
-  switch('--both_orders', help='also whether the first follows the second')
+  add(
+    '--input',
+    metavar='FILE',
+    help='file with two texts on each line and a tab between them; - is'
+    ' standard input',
+  )
+  switch(
+    '--both_orders', help='also print whether the first follows the second'
+  )
   command.add_json(parser, 'JSONL')
   arguments = parser.parse_args()
   if (arguments.second is None) == (arguments.input is None):

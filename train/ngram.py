@@ -5,9 +5,12 @@ python -m train.ngram WORKDIR                              a run and n-grams
 python -m train.ngram 'books/*.txt' --test my.txt --out books.arpa
 python -m train.ngram books.arpa --test my.txt
 
-The n-grams are those of the training text of a token store or of the run in a
-WORKDIR, tested on its held-out text; or of text files with words between white
-space, a text a line. An ARPA file, ours or of another program, is read.
+With a token store, n-grams of the orders 1 to n are counted in its training
+text, and score its held-out text, as do the models of --beside. With the
+workdir of a run, its token store is read, and its model scores the text, too.
+--tokens, --mix, --kenlm and --arpa are for these tables. With text files (a
+text on each line, white space between words), the n-grams are counted in the
+files. An ARPA file, by Sesame or another program, is only read.
 """
 
 import argparse
@@ -23,35 +26,60 @@ def main() -> None:
   parser = command.parser('ngram', __doc__)
   add, _, number = command.adders(parser)
   add('text', metavar='TEXT', help='token store, workdir, text files or .arpa')
-  number('--order', help='n, by default 5; of a table, 1 to n')
+  number(
+    '--order',
+    help='n, the largest order of the n-grams; by default 5',
+  )
   add(
     '--smoothing',
     metavar='NAME[:NUMBER,...]',
-    help='modified_kneser_ney, kneser_ney[:discount], katz, jelinek_mercer[:'
-    'weight,...], add_k[:k] or maximum_likelihood; by default the first',
+    help='modified_kneser_ney (the default), kneser_ney[:discount], katz,'
+    ' jelinek_mercer[:weight,...], add_k[:k] or maximum_likelihood',
   )
-  number('--min_count', help='of a word of files, else unknown; by default 1')
-  add('--test', metavar='FILES', help='text files to score, a text a line')
-  add('--out', metavar='FILE.arpa[.gz]', help='write the n-grams')
+  number(
+    '--min_count',
+    help='for text files: rarer words count as unknown; by default 1',
+  )
+  add(
+    '--test',
+    metavar='FILES',
+    help='for text files and .arpa: text files to score, a text on each line',
+  )
+  add(
+    '--out',
+    metavar='FILE.arpa[.gz]',
+    help='write the n-grams as an ARPA file',
+  )
   add(
     '--beside',
     nargs='+',
     action='extend',
     metavar='WORKDIR',
-    help='models of the same store',
+    help='workdirs of models that were trained on the same token store',
   )
-  number('--tokens', help='held-out tokens to score, in passages; else all')
+  number(
+    '--tokens',
+    help='how many held-out tokens to score, in passages; by default all',
+  )
   add(
     '--mix',
     type=float,
-    help='weight of the n-grams in mixtures with models that read from the left'
-    ' to the right; by default fitted on the other half of the tokens',
+    help='weight of the n-grams, 0 to 1, in mixtures with models that read from'
+    ' left to right; by default each half of the tokens has the weight that'
+    ' fits the other half best',
   )
   add(
-    '--kenlm', metavar='BIN', help="folder of KenLM's lmplz, to estimate with"
+    '--kenlm',
+    metavar='BIN',
+    help="folder of KenLM's program lmplz, which then estimates the n-grams,"
+    ' only of order n',
   )
-  add('--arpa', metavar='FILE.arpa', help='n-grams of the table, made before')
-  add('--output', metavar='FILE', help='JSON of the figures')
+  add(
+    '--arpa',
+    metavar='FILE.arpa',
+    help='read the n-grams of the table from this file, and count none',
+  )
+  add('--output', metavar='FILE', help='JSON file for the results')
   command.add_json(parser)
   command.main(parser.parse_args(), _run)
 

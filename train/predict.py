@@ -4,17 +4,22 @@ python -m train.predict WORKDIR --input FILE --output FILE
 python -m train.predict WORKDIR --text 'A fine film.'
 python -m train.predict WORKDIR --question 'Who wrote it?' --context FILE
 
-INPUT is a file in the task's official format, a file of a task of one's own, or
-a folder of the official files: then the test set is read unless --split names
-another split. The ending of OUTPUT names its format: .jsonl with probabilities,
-or the format of the task's scorer or leaderboard (GLUE: .tsv, or a .zip with
-one file a task; SQuAD: .json; SWAG: .csv; entities: .txt in columns; roles:
-.props; coreference: .conll).
+--input is a file in the official format of the task, a file of a task of your
+own, or a folder of the official files, of which the test set is read unless
+--split names another split. The ending of --output chooses its format: .jsonl
+with probabilities, or the format of the task's scorer or leaderboard (GLUE:
+.tsv, or .zip, which collects the files of all tasks; SQuAD: .json; SWAG: .csv;
+entities: .txt in columns; roles: .props; coreference: .conll).
 
-One input of the command line is answered at once, with probabilities: --text,
-once or twice, as the task has texts; --text, perhaps --question, and --choice
-for each choice; --question and --context; --words of a sentence, for roles with
---predicate, for coreference once a sentence.
+One input on the command line is answered at once, with probabilities. Its
+options depend on the task:
+
+  one or two texts   --text, once or twice
+  choices            --text, perhaps --question, and --choice for each choice
+  questions          --question and --context
+  tags               --words
+  semantic roles     --words and --predicate
+  coreference        --words, once for each sentence
 """
 
 import argparse
@@ -23,7 +28,7 @@ from data.text import text_files
 from train.host import console, files
 from train.run import command
 
-HELP = 'workdir of a finished fine-tuning; several answer together'
+HELP = 'workdir of a finished fine-tuning; several answer as an ensemble'
 ONE_INPUT = ('text', 'question', 'context', 'choice', 'words', 'predicate')
 OF_FILES = ('output', 'split', 'n_best', 'both_orders', 'null_odds')
 TOP = 5  # answers shown of one input
@@ -34,34 +39,64 @@ def main() -> None:
   parser = command.parser('predict', __doc__)
   add = parser.add_argument
   add('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
-  add('--input', help='file or folder')
+  add('--input', help='file or folder to read')
   add('--output', help='file to write')
-  add('--split', help="of the official files; by default the file's, or test")
-  add('--task', help='of a model of several tasks, the one to answer')
-  add('--n_best', metavar='FILE', help='SQuAD: write the best answers too')
+  add(
+    '--split',
+    help='split to read, such as dev; by default the split that the name of the'
+    ' file tells, else test',
+  )
+  add('--task', help='task to answer, for a model of several tasks')
+  add(
+    '--n_best',
+    metavar='FILE',
+    help='for SQuAD: also write the best answers to each question, as JSON',
+  )
   add(
     '--both_orders',
     action='store_true',
-    help='of pairs of texts: OUTPUT has the mean of (a, b) and (b, a); prints'
-    ' the scores of each order and the share of answers that it changes',
+    help='for pairs of texts: read each pair as (a, b) and as (b, a); write the'
+    ' mean of both, and print the scores of each order and the share of answers'
+    ' that the order changes',
   )
-  add('--null_odds', metavar='FILE', help='SQuAD 2.0: scores of no answer')
+  add(
+    '--null_odds',
+    metavar='FILE',
+    help='for SQuAD 2.0: also write, for each question, the score of no answer'
+    ' minus the score of the best answer, as JSON',
+  )
   text = {'type': command.text, 'metavar': 'TEXT'}
   more = {'action': 'append', 'default': []}
-  add('--text', help='one input: a text; repeatable', **text, **more)
+  add('--text', help='one input: a text; may be repeated', **text, **more)
   add('--question', default='', help='one input: a question', **text)
-  add('--context', metavar='FILE', help='the text with the answer; - is stdin')
-  add('--choice', help='one input: a choice; repeatable', **text, **more)
+  add(
+    '--context',
+    metavar='FILE',
+    help='one input: file of the text that holds the answer; - is standard'
+    ' input',
+  )
+  add('--choice', help='one input: a choice; may be repeated', **text, **more)
   add(
     '--words',
     nargs='+',
     type=command.text,
     metavar='WORD',
-    help='one input: the words of a sentence; repeatable',
+    help='one input: the words of a sentence; may be repeated',
     **more,
   )
-  add('--predicate', default='', help='roles: the word, or its number', **text)
-  add('--top', type=command.positive, metavar='N', help='answers to show')
+  add(
+    '--predicate',
+    default='',
+    help='one input, semantic roles: the predicate, a word of --words, or its'
+    ' number, from 1',
+    **text,
+  )
+  add(
+    '--top',
+    type=command.positive,
+    metavar='N',
+    help=f'one input: how many answers to print; by default {TOP}',
+  )
   command.add_json(parser)
   arguments = parser.parse_args()
   one = [name for name in ONE_INPUT if getattr(arguments, name)]

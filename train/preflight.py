@@ -1,11 +1,13 @@
-"""Tells whether a config fits a TPU slice, without the slice.
+"""Tells whether a config fits a TPU slice or GPUs, without the hardware.
 
 python -m train.preflight --config NAME --topology v5e-256 [--json]
 python -m train.preflight --topology help    # all names
 
-NAME is a pre-training, or a fine-tuning (transfer:task=mrpc, or of ELMo's task
-models transfer:task=sst5,model=bcn), which is planned without its data: rows of
-task.max_length tokens or words.
+Compiles the training steps of the config for this hardware, and prints memory,
+the time of a step, hours and chip-hours. NAME is a pre-training or a
+fine-tuning: transfer:task=mrpc, or for ELMo's task models
+transfer:task=sst5,model=bcn. A fine-tuning is planned without its data: its
+rows have task.max_length tokens or words.
 """
 
 # ruff: noqa: E402
@@ -25,23 +27,27 @@ from train.run import command
 _TOPOLOGY = flags.DEFINE_list(
   'topology',
   None,
-  'Slices: v5litepod-16, v4-32, v5e:16x16, ...; by commas. help: all names.',
+  'TPU slices or GPUs, separated by commas: v5litepod-16, v4-32, v5e:16x16,'
+  ' h100-8, ...; the word help prints all names.',
 )
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON on standard output.')
 _MFU = flags.DEFINE_float(
   'mfu',
   None,
-  'Model FLOPs utilisation from which the hours follow, if you have measured it'
-  " (default: the compiler's estimate).",
+  'A model FLOPs utilisation (0 to 1) that you have measured, from which the'
+  " hours are computed (default: the compiler's estimate of the time).",
 )
 _PRICE = flags.DEFINE_float(
-  'price', None, "Price of a chip's hour, in any currency."
+  'price', None, 'The price of a chip for one hour, in any currency.'
 )
 _WORDS = flags.DEFINE_integer(
-  'words', 50_000, 'Words with vectors of their own, of a task model.'
+  'words', 50_000, "For ELMo's task models: the number of word vectors."
 )
 _TABLE = flags.DEFINE_string(
-  'table', None, 'JSON file to add the reports to; a .md lies beside it.'
+  'table',
+  None,
+  'A JSON file to which the reports are added; a Markdown table (.md) is'
+  ' written beside it.',
 )
 
 

@@ -1,6 +1,8 @@
-"""The figures, speed and curves of a run: python -m train.report WORKDIR.
+"""Scores, speed and curves of a run: python -m train.report WORKDIR.
 
-Draws curves.png and ledger.png, for a run at work, a killed or a finished one.
+Prints the progress, the speed and the scores of a run, and draws curves.png and
+ledger.png, which shows where the time went. The run may be at work, killed or
+finished.
 """
 
 import argparse
@@ -14,8 +16,10 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('report', __doc__)
   add = parser.add_argument
-  add('workdir', metavar='WORKDIR', help='of a run')
-  add('--out', metavar='DIR', help='folder to draw in; by default WORKDIR')
+  add('workdir', metavar='WORKDIR', help='folder of the run')
+  add(
+    '--out', metavar='DIR', help='folder for the pictures; by default WORKDIR'
+  )
   command.add_json(parser)
   command.main(parser.parse_args(), _run)
 

@@ -1,16 +1,20 @@
-"""Log-probability of a text, or of each of several answers.
+"""Log-probability of a text, or of each of several choices.
 
 python -m train.score WEIGHTS TEXT [--context N] [--stride N]
 python -m train.score WEIGHTS --text 'The cat sat.' --out page.html
 python -m train.score WEIGHTS TEXT --by_length words [--bins 5,10,20]
 python -m train.score WEIGHTS --choices FILE.jsonl
 
---out writes a page: each token coloured by its surprise, and the likeliest in
-its place where it is pointed at. A BERT, which hides each piece in turn, and an
-ELMo, which reads in both directions, score each line of a text by itself.
+--out writes a page that colours each token by its surprise (minus log2 of its
+probability). When a token is pointed at, the page shows the likeliest tokens in
+its place. A GPT scores the text as a whole. A BERT, which hides each piece in
+turn, and an ELMo, which reads in both directions, score each line by itself.
+--context, --stride, --detokenizer, --log_probs, --by_length and --choices need
+a model that reads from left to right (GPT, GPT-2, LSTM, NNLM).
 
-Words stand between white space. Published word perplexities (WikiText, Penn
-Treebank) count each line end as a word, too: word_perplexity_with_line_ends.
+Words are separated by white space. Published word perplexities (WikiText, Penn
+Treebank) count each line end as a word, too: compare them with
+word_perplexity_with_line_ends.
 """
 
 import argparse
@@ -41,31 +45,54 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('score', __doc__, command.ALL_MODELS)
   add, switch, number = command.adders(parser)
-  add('file', nargs='?', metavar='TEXT', help='a UTF-8 file')
+  add('file', nargs='?', metavar='TEXT', help='UTF-8 file of the text')
   add('--text', type=command.text, help='the text itself, in place of a file')
-  add('--out', metavar='FILE', help='the page (.html) of a text')
+  add('--out', metavar='FILE', help='write a page (.html) of the text')
   number(
-    '--top', metavar='N', help='likeliest tokens on the page, by default 5'
+    '--top',
+    metavar='N',
+    help='for --out: how many of the likeliest tokens the page shows; by'
+    ' default'
+    f' {TOP}',
   )
-  switch('--overwrite', help='replace the page')
-  number('--context', help='tokens seen at once; by default as many as can be')
-  number('--stride', help='between windows; by default half the context')
+  switch('--overwrite', help='replace the page if it exists')
+  number(
+    '--context',
+    help='tokens that the model sees at once; by default all its positions',
+  )
+  number(
+    '--stride',
+    help='tokens from the start of a window to the start of the next; by'
+    ' default half the context',
+  )
   add(
     '--detokenizer',
     choices=sorted(detokenize.DETOKENIZERS),
-    help='tokenisation to undo before scoring; by default none',
+    help='tokenisation of TEXT that is undone before scoring; by default none',
   )
-  add('--log_probs', metavar='FILE', help="CSV of each token's log-probability")
+  add(
+    '--log_probs',
+    metavar='FILE',
+    help='CSV file for the log-probability of each token',
+  )
   add(
     '--by_length',
     choices=('words', 'tokens'),
-    help='score each line of TEXT by itself; perplexities by its length',
+    help='score each line of TEXT by itself, and print a perplexity for each'
+    ' bin of lengths, in words or in tokens',
   )
-  add('--bins', metavar='N,...', help='longest lengths; else 5,10,20,40,80')
+  add(
+    '--bins',
+    metavar='N,...',
+    help='for --by_length: the longest length of each bin; by default'
+    f' {",".join(map(str, inputs.LENGTHS))}',
+  )
   add(
     '--choices',
     metavar='FILE',
-    help='score the choices of a JSONL file instead, which begin with a space',
+    help='in place of a text, score choices that continue a context: each line'
+    ' of this JSONL file has context, choices (which begin with a space) and'
+    ' perhaps label, the number of the right choice, from 0',
   )
   command.add_json(parser)
   arguments = parser.parse_args()

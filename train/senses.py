@@ -4,13 +4,17 @@ python -m train.senses WEIGHTS SENTENCES --word WORD --out FILE.html
 python -m train.senses WEIGHTS --wic FOLDER
 python -m train.senses WEIGHTS --interest FOLDER
 
-The first compares a word's vectors in many sentences: their cosines, and a
-picture in two dimensions (the principal components); layer 0 is without
-positions and token types, so that the word is the same everywhere. The others
-print the accuracy of each layer on the sets WiC and *interest*: the same sense
-in two sentences, by a threshold of the cosine and by a logistic regression of
-|u - v|, u * v and the cosine, both fitted to WiC's training set; and the sense
-of the nearest other sentence. An ELMo's layers 1 and 2 are compared.
+The first command compares the vectors of a word in many sentences, layer by
+layer: their cosines, and a picture of their first two principal components.
+Layer 0 is taken without positions and token types, so that the word has the
+same vector everywhere.
+
+The other commands print the accuracy of each layer on a labelled set. WiC asks
+whether a word has the same sense in two sentences. The answer comes from a
+threshold of the cosine of both vectors u and v, and from a logistic regression
+of |u - v|, u * v and the cosine; both are fitted to WiC's training set. In the
+set *interest*, this word gets the sense that it has in the nearest other
+sentence. For an ELMo, layers 1 and 2 are compared by McNemar's exact test.
 """
 
 import argparse
@@ -27,20 +31,22 @@ def main() -> None:
     'sentences',
     metavar='SENTENCES',
     nargs='?',
-    help='a UTF-8 file, a sentence a line; each must hold the word',
+    help='a UTF-8 file with a sentence on each line, in which the word must'
+    ' occur',
   )
   add(
     '--word',
     type=command.text,
-    help='to find, without regard to case; may stand several times',
+    help='the word to find; case does not matter, and a sentence may hold it'
+    ' several times',
   )
   switch(
     '--running', help='SENTENCES is running text: split punctuation off words'
   )
-  add('--out', metavar='FILE', help='.html, .png or .json file to write')
-  switch('--overwrite', help='replace --out')
-  add('--wic', metavar='FOLDER', help='of the files of WiC')
-  add('--interest', metavar='FOLDER', help='of the file interest.pos')
+  add('--out', metavar='FILE', help='file to write: .html, .png or .json')
+  switch('--overwrite', help='replace the file of --out if it exists')
+  add('--wic', metavar='FOLDER', help='folder of the files of WiC')
+  add('--interest', metavar='FOLDER', help='folder that holds interest.pos')
   command.add_json(parser)
   arguments = parser.parse_args()
   of_page = ('sentences', 'word', 'out')

@@ -1,10 +1,12 @@
-"""Shows what a model reads of a text, or of two, token by token.
+"""Shows how a model reads one text or two, token by token.
 
 python -m train.show_input WEIGHTS 'My dog is cute.' 'He likes playing.' --mask
 
-Of a BERT the pieces, token types and positions (Devlin et al. 2018, figure 2),
-of a GPT the row of a task (Radford et al. 2018, figure 1), of an ELMo each
-word's characters. --mask adds what pre-training hides and predicts.
+For a BERT, the command shows pieces, token types and positions (Devlin et al.
+2018, figure 2); for a GPT, the row of a task with its start, delimiter and
+extract tokens (Radford et al. 2018, figure 1); for an ELMo, the characters of
+each word. --mask adds the tokens that a BERT's pre-training hides and predicts,
+or the next tokens that a GPT or ELMo predicts.
 """
 
 import argparse
@@ -19,21 +21,29 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('show_input', __doc__, command.ALL_MODELS)
   add, switch, _ = command.adders(parser)
-  add('texts', type=command.text, metavar='TEXT', nargs='+', help='one or two')
-  switch('--mask', help='also what pre-training hides, and what it predicts')
-  add('--seed', type=int, help='of the masks; by default 0')
+  add(
+    'texts',
+    type=command.text,
+    metavar='TEXT',
+    nargs='+',
+    help='one text or two',
+  )
+  switch(
+    '--mask', help='also show the tokens that pre-training hides and predicts'
+  )
+  add('--seed', type=int, help='random seed of --mask; by default 0')
   switch(
     '--not_next',
-    help='the second text is of another document, so the label of next'
-    ' sentences is 1',
+    help='for --mask and a BERT: the second text comes from another document,'
+    ' so the next-sentence label is 1',
   )
   switch(
     '--both_orders',
-    help='of a GPT and two texts: also the row of the other order, as tasks'
-    ' have it in which the order says nothing',
+    help='for a GPT and two texts: also show the row with the texts in the'
+    ' other order, as in tasks whose texts have no order',
   )
-  add('--out', metavar='FILE', help='a page (.html), a picture (.png) or .json')
-  switch('--overwrite', help='replace the file')
+  add('--out', metavar='FILE', help='file to write: .html, .png or .json')
+  switch('--overwrite', help='replace the file of --out if it exists')
   command.add_json(parser)
   arguments = parser.parse_args()
   if len(arguments.texts) > 2:

@@ -1,22 +1,24 @@
 """Cosine similarity of texts: python -m train.similarity WEIGHTS FILE.
 
-FILE holds two texts a line, set apart by a tab; prints their similarity.
-With --query TEXT, which may be repeated, or --queries FILE, FILE holds a text a
-line, and the lines nearest to each query are printed; --index FOLDER keeps the
-vectors of FILE for the next time. With --shift 0,1,2,4, too: how far the
-vectors of its tokens move when so many are added to the position ids of a whole
-text.
+FILE holds two texts on each line, separated by a tab; the command prints their
+similarity. With --query TEXT or --queries FILE, FILE holds one text on each
+line, and the command prints the lines nearest to each query; --index FOLDER
+keeps the vectors of FILE for the next time. With --shift 0,1,2,4, FILE holds
+one text on each line, too. Each of the numbers is added to the position ids of
+a whole text, and the command prints how far the vectors of its tokens move.
 
 python -m train.similarity WEIGHTS --compare GLUE [--beside WEIGHTS ...]
 
-The vectors of sentences by [CLS], mean, maximum and last token, of every layer,
-without fine-tuning: correlation with people's scores on STS-B, accuracy on MRPC
-by a threshold from its training set.
+Compares vectors of sentences without fine-tuning: [CLS], mean, maximum and last
+token, of every layer. Prints the correlation of their cosines with people's
+scores on STS-B, and the accuracy of a threshold of the cosine on MRPC, which is
+fitted to MRPC's training set.
 
 python -m train.similarity WEIGHTS --parallel FILE FILE [--by_layer]
 
-Line i of one file translates line i of the other: the share of lines that find
-their translation by mean vectors, of the last layer or of each; ELMo's, too.
+Line i of one file is the translation of line i of the other. Prints the share
+of lines whose translation is the nearest line of the other file, by mean
+vectors, of the last layer or of every layer. This takes an ELMo, too.
 """
 
 import argparse
@@ -38,25 +40,46 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('similarity', __doc__, command.ALL_MODELS)
   add, switch, number = command.adders(parser)
-  add('file', metavar='FILE', nargs='?', help='UTF-8: pairs, or texts')
+  add(
+    'file',
+    metavar='FILE',
+    nargs='?',
+    help='UTF-8 file of texts, two or one on each line',
+  )
   of_mode = parser.add_mutually_exclusive_group().add_argument
   of_mode(
     '--query',
     type=command.text,
     metavar='TEXT',
     action='append',
-    help='print the lines nearest to it; may be repeated',
+    help='print the lines nearest to this text; may be repeated',
   )
-  of_mode('--queries', metavar='FILE', help='the same, of each line of a file')
-  of_mode('--shift', metavar='K,...', help='numbers of positions, from 0 on')
-  of_mode('--compare', metavar='GLUE', help='folder of STS-B and MRPC')
-  of_mode('--parallel', metavar='FILE', nargs=2, help='text, its translation')
-  number('--top_k', help='lines for each query; by default 10')
+  of_mode(
+    '--queries',
+    metavar='FILE',
+    help='print the lines nearest to each line of this file',
+  )
+  of_mode(
+    '--shift',
+    metavar='K,...',
+    help='numbers, 0 or more, to add to the position ids',
+  )
+  of_mode('--compare', metavar='GLUE', help='folder of the sets STS-B and MRPC')
+  of_mode(
+    '--parallel',
+    metavar='FILE',
+    nargs=2,
+    help='a text with a sentence on each line, and its translation',
+  )
+  number(
+    '--top_k',
+    help='for queries: how many lines to print for each; by default 10',
+  )
   add(
     '--index',
     metavar='FOLDER',
-    help='of queries: where the vectors of FILE are kept; it is made if it is'
-    ' not there',
+    help='for queries: folder that keeps the vectors of FILE; it is made if it'
+    ' does not exist',
   )
   add(
     '--pool',
@@ -68,18 +91,20 @@ def main() -> None:
     metavar='WEIGHTS',
     action='append',
     default=[],
-    help='of --compare: another model in the same table; may be repeated',
+    help='for --compare: another model for the same table; may be repeated',
   )
-  switch('--by_layer', help='of --parallel: every layer, not the last alone')
-  add('--out', metavar='FILE.png', help='of --parallel: a picture to write')
-  switch('--overwrite', help='replace --out')
+  switch(
+    '--by_layer', help='for --parallel: print every layer, not only the last'
+  )
+  add('--out', metavar='FILE.png', help='for --parallel: picture to write')
+  switch('--overwrite', help='replace the file of --out if it exists')
   add(
     '--dtype',
     choices=request.DTYPES,
     default='float32',
-    help='of products, on accelerators',
+    help='precision of matrix products; bfloat16 needs an accelerator',
   )
-  command.add_json(parser, 'JSONL, of all but pairs and --query JSON,')
+  command.add_json(parser, 'JSON (JSONL for pairs and for queries)')
   arguments = parser.parse_args()
   others = arguments.compare, arguments.parallel
   if (arguments.file is None) == (others == (None, None)):

@@ -1,16 +1,16 @@
-"""Fine-tunes with several seeds and settings: python -m train.sweep ...
+r"""Fine-tunes with several seeds and settings: python -m train.sweep ...
 
-Takes the options of train.main, the number of seeds (from train.seed on) and a
-grid of settings; each combination is a run in a folder of its own. Runs that
+Takes the config of a fine-tuning, a number of seeds and a grid of settings.
+Each combination is a run, in a folder of its own below --workdir. Runs that
 differ only in their seed share compiled programs. Finished runs are kept: the
-same command continues a stopped sweep.
+same command continues a stopped sweep. The summary names the best settings.
 
   python -m train.sweep --config transfer:task=rte --seeds 5 \
     --grid 'optim.learning_rate=5e-5,3e-5,2e-5;train.global_batch=16,32' \
     --config.init.weights=W --config.data.source=glue --workdir runs/rte
 """
 
-# ruff: noqa: D301, E402
+# ruff: noqa: E402
 from train.host import huge_pages
 
 if __name__ == '__main__':
@@ -21,12 +21,18 @@ from absl import flags
 from train.run import command
 
 command.define_workdir()
-_SEEDS = flags.DEFINE_integer('seeds', 1, 'How many, from train.seed on.')
+_SEEDS = flags.DEFINE_integer(
+  'seeds', 1, 'The number of seeds; the first is the train.seed of the config.'
+)
 _GRID = flags.DEFINE_string(
-  'grid', '', "KEY=VALUE,VALUE;KEY=...: all combinations; or 'paper'."
+  'grid',
+  '',
+  'The settings to try, in all combinations: KEY=VALUE,VALUE;KEY=...; or'
+  " 'paper' for the rates, batch sizes and epochs that the paper of BERT"
+  ' tried.',
 )
 _KEEP_ALL = flags.DEFINE_bool(
-  'keep_all', False, 'Keep the model of each run, not of the best alone.'
+  'keep_all', False, 'Keep the model of each run, not only of the best run.'
 )
 
 

@@ -1,12 +1,16 @@
 """Published tables beside our figures: python -m train.tables --table ID.
 
-Runs the cells that are ours to fill and not filled yet, from the weights given,
-keeps what is finished, and writes the table as Markdown and LaTeX. Where the
-paper chose settings on dev, a cell is a sweep over them; a key that you set has
-that value alone, and the table says so. Runs lie in OUT/TABLE/ROW/TASK; columns
-of one task share a run. The same command goes on where it was stopped. Rows of
-shares of the training set are drawn as curves, one for each of your weights. A
-figure is drawn from finished runs (--weights NAME=WORKDIR), and runs nothing.
+A cell of a table is a score of a model on a task. The command runs the cells
+that are missing, as far as the given weights allow, and writes the table, with
+the published figures beside yours, as Markdown and LaTeX. Finished runs are
+kept: the same command continues where it was stopped.
+
+Runs lie in OUT/TABLE/ROW/TASK, and the columns of one task share a run. Where
+the paper chose settings on the dev set, a run is a sweep over these settings. A
+setting that --config.KEY=VALUE names has only this value, and the table says
+so. Tables of shares of the training set are also drawn as curves, one for each
+of your weights. A figure is drawn from finished runs (--weights NAME=WORKDIR);
+it starts no run.
 """
 
 # ruff: noqa: E402
@@ -30,28 +34,34 @@ def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog='python -m train.tables',
     description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,  # --seed is no --seeds
-    epilog='--config.KEY=VALUE changes a key of the config of every cell that'
-    ' has it, and with it what the cells are: say so where you show them.',
+    epilog='--config.KEY=VALUE sets a key of the config in every cell that has'
+    " this key. The\ncells are then no longer the paper's: mention it when you"
+    ' publish them.',
   )
   add = parser.add_argument
   names = ', '.join(table_rows.shipped_tables())
-  add('--table', required=True, help=f'one of {names}')
+  add('--table', required=True, help=f'table to make, one of {names}')
   add(
     '--weights',
     action='append',
     default=[],
     help='ROW=WEIGHTS for a row of the table; WEIGHTS or NAME=WEIGHTS for a row'
-    ' of your own. A workdir, a folder of published weights or their name, or a'
-    ' file of vectors of words; may be given again. Of a figure: finished runs'
-    ' or sweeps; those of one NAME are averaged',
+    ' of your own; may be repeated. WEIGHTS is a workdir (the folder of a run),'
+    " a folder of published weights, a name on Hugging Face's hub, or a file of"
+    ' word vectors. For a figure: finished runs or sweeps; runs with the same'
+    ' NAME are averaged',
   )
   add(
     '--data',
-    help="folder of the labelled sets, GLUE's in a folder glue of it or"
-    ' directly; or tfds',
+    help="folder of the labelled sets (GLUE's are in it or in its folder glue);"
+    ' or tfds',
   )
-  cells = 'run these cells alone; ROW, COLUMN or TASK: all of it'
+  cells = (
+    'run only these cells: ROW,COLUMN for one cell, or ROW, COLUMN or TASK for'
+    ' all its cells'
+  )
   add(
     '--only',
     nargs='+',
@@ -60,18 +70,36 @@ def _parser() -> argparse.ArgumentParser:
     metavar='ROW,COLUMN',
     help=cells,
   )
-  seeds = "runs a cell, of each of its settings; by default the table's"
+  seeds = (
+    'number of runs, with different seeds, for each setting of a cell; by'
+    ' default the number of the table'
+  )
   add('--seeds', type=int, help=seeds)
-  add('--out', default='runs/tables', help='folder of all tables')
-  add('--reference', help="JSON of another program's runs, to compare with")
+  add(
+    '--out',
+    default='runs/tables',
+    help='folder of all tables; by default %(default)s',
+  )
+  add(
+    '--reference',
+    help="JSON file of another program's runs, to compare with; by default the"
+    ' file of the table, if it has one',
+  )
   group = parser.add_mutually_exclusive_group()
   for name, text in (
-    ('run', 'run what is missing (the default)'),
-    ('print', 'run nothing, show what is there'),
-    ('dry_run', "only print: missing cells' commands, a figure's numbers"),
+    ('run', 'run the missing cells (the default)'),
+    ('print', 'run nothing; make the table of the finished runs'),
+    (
+      'dry_run',
+      'run nothing; only print the commands of the missing cells, or the'
+      ' numbers of a figure',
+    ),
   ):
     group.add_argument(f'--{name}', action='store_true', help=text)
-  rerun = 'run again what was run with another config; the old is set aside'
+  rerun = (
+    'run cells again that were run with another config; the old runs are set'
+    ' aside'
+  )
   add('--rerun', action='store_true', help=rerun)
   return parser
 

@@ -4,14 +4,17 @@
   python -m train.weights export WEIGHTS FOLDER [--form FORM]
   python -m train.weights import WEIGHTS WORKDIR
 
-WEIGHTS is a workdir, a folder of published weights, or a name on Hugging
-Face's hub; `--tokenizer PATH` names their vocabulary where it does not lie
-beside them, and rows of the token table that are of no piece are left out.
-`inspect` reads no array. `export` writes files that transformers and its
-AutoTokenizer load, without a vocabulary the weights alone; of an ELMo, files
-that the released program reads. `--form=sentence-transformers` writes a BERT
-with its pooling, `--form=onnx` a BERT, GPT or GPT-2 with its head as one graph.
-`import` writes a workdir, to be used wherever one is.
+WEIGHTS is a workdir (the folder of a run), a folder of published weights, or a
+name on Hugging Face's hub. If the vocabulary is not in the folder, name it by
+`--tokenizer PATH`. Rows of the token table beyond the vocabulary are padding,
+and left out.
+
+`inspect` prints sizes, format and missing parts, and reads no array. `export`
+writes files that transformers and its AutoTokenizer load (if the vocabulary is
+unknown, only the weights), or for an ELMo files that the released program
+reads. `--form=sentence-transformers` writes a BERT with its pooling,
+`--form=onnx` a BERT, GPT or GPT-2 with its head as one graph. `import` writes
+published weights as a workdir, which other commands take as WEIGHTS.
 """
 
 import argparse
@@ -63,14 +66,14 @@ def main() -> None:
   parser = command.parser('weights', __doc__)
   jobs = parser.add_subparsers(dest='job', metavar='JOB', required=True)
   for job, target, result in (
-    ('inspect', None, 'print their sizes; no array is read'),
+    ('inspect', None, 'print the sizes of weights, without reading an array'),
     ('export', 'FOLDER', 'write files that other programs load'),
-    ('import', 'WORKDIR', 'write a workdir, to be used wherever one is'),
+    ('import', 'WORKDIR', 'write published weights as a workdir'),
   ):
     options = jobs.add_parser(job, help=result)
     command.add_weights(options, command.ALL_MODELS)
     if target:
-      options.add_argument('target', metavar=target, help='a new folder')
+      options.add_argument('target', metavar=target, help='new folder to write')
     else:
       command.add_json(options)
     if job == 'export':
@@ -86,21 +89,32 @@ def _add_forms(options: argparse.ArgumentParser) -> None:
     '--form',
     choices=FORMS,
     default=FORMS[0],
-    help='the program that is to open the folder',
+    help='program that opens the files; by default %(default)s',
   )
   add(
     '--pool',
     choices=('mean', 'cls', 'last'),
-    help='of sentence-transformers and onnx: what makes the vector of a'
-    ' sentence; by default as the weights were trained, else mean',
+    help='for sentence-transformers and onnx: tokens that make the vector of a'
+    ' sentence; by default as the weights were trained, else mean (a plain'
+    ' model gets no such vector in an onnx file)',
   )
   add(
     '--normalize',
     action=argparse.BooleanOptionalAction,
-    help='likewise: scale it to length 1; by default as trained',
+    help='for sentence-transformers and onnx: scale the vector of a sentence to'
+    ' length 1, or not; by default as the weights were trained',
   )
-  switch('--int8', help='of onnx: matrices of 8 bits, for onnxruntime alone')
-  add('--licence', metavar='ID', help='of the weights, for the model card')
+  switch(
+    '--int8',
+    help="for onnx: round the matrices to 8 bits, by onnxruntime's operator"
+    ' MatMulNBits',
+  )
+  add(
+    '--licence',
+    metavar='ID',
+    help='licence of the weights, for the model card; by default the licence in'
+    ' the published card',
+  )
 
 
 def _run(arguments: argparse.Namespace) -> None:

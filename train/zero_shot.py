@@ -20,19 +20,42 @@ def main() -> None:
   """Entry point."""
   parser = command.parser('zero_shot', __doc__, command.LANGUAGE_MODELS)
   tasks = parser.add_subparsers(dest='task', metavar='TASK', required=True)
-  coqa = tasks.add_parser('coqa', help='reading comprehension')
-  coqa.add_argument('data', metavar='FILE', help='coqa-dev-v1.0.json')
-  summarize = tasks.add_parser('summarize', help='news articles')
-  stories = 'of .story files, or a JSONL file'
+  coqa = tasks.add_parser('coqa', help='answer questions on stories (CoQA)')
+  coqa.add_argument(
+    'data', metavar='FILE', help='coqa-dev-v1.0.json, the file of CoQA'
+  )
+  summarize = tasks.add_parser(
+    'summarize', help='summarize news (CNN and Daily Mail)'
+  )
+  stories = (
+    'folder of .story files, or a JSONL file with article and highlights on'
+    ' each line'
+  )
   summarize.add_argument('data', metavar='FOLDER', help=stories)
-  summarize.add_argument('--urls', metavar='FILE', help='such as all_test.txt')
-  translate = tasks.add_parser('translate', help='sentences')
-  translate.add_argument('data', metavar='SOURCE', help='a sentence a line')
-  translate.add_argument('target', metavar='TARGET', help='their translations')
+  summarize.add_argument(
+    '--urls',
+    metavar='FILE',
+    help='list of the URLs of the stories to read, such as all_test.txt; by'
+    ' default all stories are read',
+  )
+  translate = tasks.add_parser('translate', help='translate sentences')
+  translate.add_argument(
+    'data', metavar='SOURCE', help='file with a sentence on each line'
+  )
+  translate.add_argument(
+    'target', metavar='TARGET', help='file with the translation of each line'
+  )
   for task in (coqa, summarize, translate):
     _, _, number = command.adders(task)
-    number('--limit', help='number of stories, articles or sentences')
-    number('--batch', default=8, help='prompts at a time')
+    number(
+      '--limit',
+      help='largest number of stories, articles or sentences; by default all',
+    )
+    number(
+      '--batch',
+      default=8,
+      help='prompts that are continued at a time; by default %(default)s',
+    )
     command.add_json(task)
   command.main(parser.parse_args(), _run)
 

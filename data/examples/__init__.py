@@ -1,1 +1,1 @@
-"""Token stores to batches of pre-training."""
+"""Makes batches for pre-training from token stores."""

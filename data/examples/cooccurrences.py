@@ -1,15 +1,15 @@
-"""Counts of words in each other's neighbourhood, and rows of them, for GloVe.
+"""Counts how often words are neighbours, and makes rows of counts, for GloVe.
 
 Each word in the vocabulary adds 1 / distance to its count with each of the
 `window` words before it, in both directions, as GloVe's cooccur.c does; words
 outside of the vocabulary are left out before distances are taken. Neighbours
-are of one document, or of one sentence where a line of the text is one.
+lie in one document, or in one sentence if the text has a sentence on each line.
 
 A text is counted once, into a folder inside of the store's:
 
-  words.npy     int32 [E], of each entry of the matrix that is not 0
-  contexts.npy  int32 [E]
-  counts.npy    float32 [E]
+  words.npy     int32 [E], the row of each entry of the matrix that is not 0
+  contexts.npy  int32 [E], its column
+  counts.npy    float32 [E], its value
   index.json    the number of words that were counted
 
 The entries lie in an order drawn once, so that T entries in sequence are a

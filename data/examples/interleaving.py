@@ -1,11 +1,11 @@
-"""Which language an example of training is of: a pure function of its number.
+"""The language of a training example: a pure function of its number.
 
 The languages are the leaves of a binary tree. A node sends its example i to the
-right if floor((i + 1) f) > floor(i f), where f is the right side's share, and
-floor(i f) examples went there before: the number within a side needs no table
-and no state. Of any stretch of n examples each side gets its share of n within
-1, so a language's count differs from n times its share by less than the depth
-of the tree, 7 for 104 languages.
+right if floor((i + 1) f) > floor(i f), where f is the share of the right side.
+floor(i f) examples went there before, so the number of an example within a side
+needs no table and no state. Of any n consecutive examples, each side gets its
+share of n, within 1. So the count of a language differs from n times its share
+by less than the depth of the tree, 7 for 104 languages.
 """
 
 import numpy as np

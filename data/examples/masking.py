@@ -1,6 +1,7 @@
 """Masks of pieces and of whole units, drawn on the device in the training step.
 
-A unit is what is masked whole. Every row has its own key, as in `transforms`.
+A unit, such as a word, is masked as a whole. Every row has its own key, as in
+`transforms`.
 """
 
 import math

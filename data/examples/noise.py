@@ -1,7 +1,7 @@
 """Draws words by their frequency, in constant time (Walker 1977, Vose 1991).
 
-Each of V places is shared by two words: a draw is a place and a number in
-[0, 1), which chooses between them.
+There are V places, each shared by two words. A draw is a place and a number in
+[0, 1), which chooses one of its two words.
 """
 
 from typing import NamedTuple

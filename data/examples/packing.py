@@ -1,12 +1,12 @@
 """Rows packed with whole texts, which do not see each other.
 
 A text is a document or, where a caller asks for it, a sentence. It is cut into
-parts that fill a row, and a rest; rests share rows. They are packed by best
-fit, the longest first (Johnson 1973, "Near-optimal bin packing algorithms"),
-2^20 parts of a language at a time: a plan takes 8 bytes for each text and some
-100 MB, however much text there is. It depends on the store alone, is kept
-beside it and memory-mapped; which row stands where in an epoch is
-`pipeline.Permuted`'s, as for all examples.
+parts that fill a row, and a rest; rests share rows. The rests are packed by
+best fit, the longest first (Johnson 1973, "Near-optimal bin packing
+algorithms"), 2^20 parts of a language at a time. So a plan takes 8 bytes for
+each text and some 100 MB, however much text there is. The plan depends only on
+the store, is kept beside it, and is memory-mapped. `pipeline.Permuted` decides
+the order of the rows in an epoch, as for all examples.
 """
 
 import bisect

@@ -1,4 +1,4 @@
-"""Orders of examples: permutations by a key, without a table or a state."""
+"""Shuffles examples: permutations from a key, without a table or a state."""
 
 import numpy as np
 

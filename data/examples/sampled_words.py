@@ -1,11 +1,11 @@
 """Rows of running words for word2vec: rare words kept, frequent ones sampled.
 
-A word of frequency f is kept with probability (sqrt(f / s) + 1) s / f, as
-word2vec.c does it, whose paper has another formula; words outside of the
-vocabulary are left out. Both happens before anything is a neighbour. Row i
-reads the words from i R on, in the order of the text, where R follows from the
-share of the words that is kept, so that few rows are much shorter than T; the
-rare word for which a row has no place is left out of this epoch.
+A word of frequency f is kept with probability (sqrt(f / s) + 1) s / f, the
+formula of word2vec.c (its paper has another). Words outside of the vocabulary
+are left out. Both steps come before neighbours are paired. Row i reads the text
+from word i R on. R is chosen by the share of the words that is kept, so that
+few rows are much shorter than T; if a row has no place for its last words,
+these few are left out of this epoch.
 """
 
 import jax

@@ -1,8 +1,9 @@
 """Windows of contiguous tokens: the examples of left-to-right models.
 
-A window has `length + 1` tokens, inputs and targets, and the next begins with
-its last one, so every token is predicted once. Windows stay inside a document;
-or all documents form one stream, each ending in an end-of-text token.
+A window has `length + 1` tokens, inputs and targets, and the next window begins
+with its last token, so every token is predicted once. Windows stay inside a
+document, or all documents form one stream, each with an end-of-text token at
+its end.
 """
 
 import jax

@@ -1,10 +1,10 @@
 """Sentence pairs and next tokens, made on the device inside the training step.
 
 Every row has its own key, so batch size, order and sharding cannot change it.
-Only the content of a pair reveals its label: lengths are settled before the
-label is drawn, and a random second text has the length of the true one, and
-sentence bounds at its ends where the true one has them. If the other window
-holds no text of this form, the row has NSP weight 0.
+Only the content of a pair reveals its label. The lengths are chosen before the
+label is drawn. A random second text has the length of the true second text, and
+sentence bounds at its ends where the true text has them. If the other window
+holds no text of this form, the row has weight 0 in the next-sentence loss.
 """
 
 import functools

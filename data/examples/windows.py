@@ -1,11 +1,12 @@
-"""The window index of a token store: the places of examples of one length.
+"""The window index of a token store: where the examples of one length lie.
 
-The next window of a document starts with the sentence that holds the token
-`length - 3` (a full pair without [CLS] and two [SEP]) after the present start,
-or at that token if its sentence began no later than the present window, so no
-text is left out. A window runs past its stride, to `window_width` tokens or the
-document's end: truncation has something to cut, and windows do not end at
-sentence ends. The index is built once, beside the store, and memory-mapped.
+The next window of a document starts with the sentence of the token that lies
+`length - 3` tokens (a full pair without [CLS] and two [SEP]) after the start of
+this window. If this sentence began no later than this window, the next window
+starts at the token itself, so no text is left out. A window is longer than the
+step to the next: it ends after `window_width` tokens or with the document, so
+truncation has something to cut, and windows do not end with sentences. The
+index is built once, beside the store, and memory-mapped.
 """
 
 import dataclasses

@@ -1,11 +1,12 @@
 """Endless text for a model that carries its state from batch to batch.
 
 The text is a sequence of sentences without padding, and each row of a batch
-continues its row of the batch before (bilm-tf). A sentence of n words gives n +
-1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`; backward, at the
-same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N positions in a
-split and B rows, row b begins an epoch at position floor(b N / B) and reads
-ceil(N / B); in training, each epoch permutes the sentences anew by a key.
+continues the same row of the batch before (bilm-tf). A sentence of n words
+gives n + 1 positions: forward, `<S> w1 .. wn` predicts `w1 .. wn </S>`;
+backward, at the same places, `</S> wn .. w1` predicts `wn .. w1 <S>`. With N
+positions in a split and B rows, row b begins an epoch at position
+floor(b N / B) and reads ceil(N / B) positions; in training, each epoch permutes
+the sentences anew by a key.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Folders that appear whole or not at all, made by one process at a time.
 
-What is computed once and kept is sealed by checksums: damage is found when it
-is opened again, and it is computed anew.
+Folders that are computed once and kept have checksums: damage is found when a
+folder is opened again, and the folder is then computed anew.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Which documents of a store are never trained on."""
+"""Chooses the documents of a store that are held out, never trained on."""
 
 import numpy as np
 

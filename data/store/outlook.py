@@ -1,4 +1,4 @@
-"""What the build of a store will take, from the speed of its first seconds."""
+"""Estimates what a store will take, from the first seconds of its build."""
 
 import shutil
 import sys

@@ -1,7 +1,7 @@
-"""Text to token ids on all cores: a worker's program, and the pool.
+"""Encodes text as token ids on all cores: the pool, and a worker's program.
 
-Workers talk through pipes and end with them; multiprocessing's would import the
-parent's main module, and with it JAX or TensorFlow.
+Workers talk through pipes, and end when these close. Workers of multiprocessing
+would import the main module of the parent, and with it JAX or TensorFlow.
 """
 
 import collections

@@ -1,9 +1,9 @@
-"""Units of a text, such as words and entities: which tokens begin one.
+"""Units of a text, such as words and entities: which tokens begin a unit.
 
-Of units 'file', a tab in the text begins a unit. It is no part of the text: the
-text is read without it, and has white space where it has white space beside the
-tab. Of units 'jieba', units are the words of that segmenter. A sentence begins
-with a unit in any case.
+With units 'file', a tab in the text begins a unit. The tab is no part of the
+text: the text is read without it, and keeps only the white space beside it.
+With units 'jieba', a unit is a word of the segmenter jieba. Each sentence
+begins a unit in any case.
 """
 
 import functools

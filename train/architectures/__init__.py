@@ -1,1 +1,1 @@
-"""The families of models, one file each."""
+"""The families of models (BERT, GPT, ELMo, ...), one file each."""

@@ -1,4 +1,4 @@
-"""ELMo's pre-training: the next word of two texts, read in both directions."""
+"""ELMo's pre-training: one text is read forwards, another backwards."""
 
 import functools
 from types import MappingProxyType

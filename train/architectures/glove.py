@@ -1,4 +1,4 @@
-"""GloVe: vectors of words by the counts of their neighbours."""
+"""GloVe: learns word vectors from the counts of neighbouring words."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Pre-training of Bengio et al. 2003's network on the next token."""
+"""Pre-training on the next token: the network of Bengio et al. 2003."""
 
 import ml_collections
 

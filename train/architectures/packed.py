@@ -1,7 +1,7 @@
 """Pre-training on packed rows: whole texts that do not see each other.
 
-The model reads the numbers of a row's texts in the place of a mask of real
-tokens, and positions that begin again with each text.
+In place of a mask of real tokens, the model reads for each token the number of
+its text in the row. Positions begin again with each text.
 """
 
 import jax

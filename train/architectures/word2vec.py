@@ -1,4 +1,4 @@
-"""word2vec: vectors of words by their neighbours, skip-gram or CBOW."""
+"""word2vec: learns word vectors by predicting neighbours (skip-gram, CBOW)."""
 
 import functools
 from collections.abc import Callable

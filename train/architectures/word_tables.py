@@ -1,4 +1,4 @@
-"""The parts of families that learn tables of vectors of words."""
+"""Parts that word2vec and GloVe share: both learn a table of word vectors."""
 
 import functools
 from collections.abc import Callable

@@ -1,17 +1,19 @@
 """The benches and their options, read before JAX is imported."""
 
 OPTIONS = {
-  'text': 'folder or glob of running text for store',
-  'trees': 'folder of Stanford sentiment trees for the embeddings and'
-  ' word_cache',
-  'weights': 'folder of a BERT as Hugging Face publishes it, for embedding,'
-  ' finetune and squad_features; any language model for word_cache',
-  'data': 'folder of labelled sets for finetune and squad_features',
-  'sentences': 'embed N sentences, evenly spread (default: all)',
-  'topology': 'a TPU slice such as v5litepod-1, on a chip of which inference is'
-  " timed by the compiler's clock, without hardware (default: this machine)",
-  'uses': 'of vectors, classes and tags those for which inference is timed,'
-  ' with commas between (default: all)',
+  'text': 'for store: folder or glob of running text',
+  'trees': 'for embedding, elmo_embedding and word_cache: folder of the'
+  ' Stanford Sentiment Treebank, with test.txt',
+  'weights': 'for embedding, finetune and squad_features: folder of a BERT as'
+  ' Hugging Face publishes it; for word_cache: any language model',
+  'data': 'for finetune and squad_features: folder of labelled sets',
+  'sentences': 'for embedding, elmo_embedding and word_cache: read N sentences,'
+  ' evenly spaced (default: all)',
+  'topology': 'for inference: a TPU slice such as v5litepod-1; the times are'
+  " then the compiler's estimates for a chip of it, without the hardware"
+  ' (default: this machine)',
+  'uses': 'for inference: what to compute of a text, some of vectors, classes'
+  ' and tags, separated by commas (default: all)',
 }
 NUMBERS = ('sentences',)
 OPTIONAL = (
@@ -19,6 +21,26 @@ OPTIONAL = (
   'topology',
   'uses',
 )  # a bench needs all its other options
+ABOUT = {
+  'store': 'building a token store from --text',
+  'batches': "making batches of BERT's examples on the host",
+  'step': 'a training step of BERT-Base in float32, 8 rows of 128 tokens',
+  'units': 'steps that mask whole units, beside steps that mask pieces',
+  'gpt2_step': 'a training step of GPT-2 (124 M parameters)',
+  'decoding': '128 tokens of GPT-2, decoded greedily',
+  'embedding': 'vectors of sentences, by the BERT of --weights',
+  'elmo_step': 'a training step of the published ELMo, 8 rows of 20 words',
+  'elmo_embedding': 'vectors of sentences, by the published ELMo',
+  'word_cache': 'vectors of words, computed and read from the cache on disk',
+  'finetune': 'fine-tuning on MRPC, 40 steps of 32 examples',
+  'inference': 'vectors, classes and tags of texts, by ELMo, GPT, BERT, ...',
+  'squad_features': "making windows of SQuAD 1.1's training set (384 tokens)",
+  'first_step': 'the time from the command to the first step of bert_tiny',
+  'save': 'saving checkpoints of BERT-Base while it trains',
+  'load': 'loading BERT-Base from safetensors',
+  'storage': 'a run in a simulated bucket on this machine',
+  'accelerator': 'training steps of BERT and GPT-2 on a GPU or TPU',
+}
 OF_BENCHES = {
   'store': ('text',),
   'batches': (),

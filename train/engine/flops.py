@@ -1,4 +1,4 @@
-"""Model FLOPs, counted in the traced program of the module: the base of MFU."""
+"""Counts model FLOPs in a module's traced program; MFU follows from them."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""The memory that a run needs, by its compiled steps, and the memory left."""
+"""The memory that the compiled steps of a run need, and the memory left."""
 
 import pathlib
 import statistics

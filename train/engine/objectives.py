@@ -1,7 +1,8 @@
 """Losses and metrics as (sum, weight).
 
-So micro-batches, shards and evaluation batches add up exactly: the loss of a
-global batch is `sum_k sum_k / weight_k` with the weights of the whole batch.
+In this form micro-batches, shards and evaluation batches add up exactly: the
+loss of a global batch is `sum_k sum_k / weight_k`, with the weights of the
+whole batch.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Parameters between two steps, and inside of a step.
+"""Where parameters lie between two steps, and inside of a step.
 
 Between steps, each device of the axis 'data' keeps a share of every large
-parameter and of its optimiser's state, and updates this share alone. A step
+parameter and of its optimiser's state, and updates only this share. A step
 gathers the parameters once, the matrices of layers in the model's dtype, and
 scatters the gradients (Rajbhandari et al. 2020, ZeRO).
 """

@@ -1,4 +1,4 @@
-"""Distances of a student's outputs to its teacher's, with gradients."""
+"""Losses of distillation: how far student and teacher are apart."""
 
 import jax
 import jax.numpy as jnp

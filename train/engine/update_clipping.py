@@ -1,4 +1,4 @@
-"""StableAdamW: AdamW with steps of matrices whose gradients grew suddenly cut.
+"""StableAdamW: AdamW with shorter steps where gradients grow suddenly.
 
 Wortsman et al. 2023, "Stable and low-precision training for large-scale
 vision-language models", algorithm 2, after Adafactor's clipping of updates.

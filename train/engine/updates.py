@@ -1,9 +1,9 @@
-"""Objectives that change rows of tables, and their step without an optimiser.
+"""Training steps that change a few rows of large tables, without an optimiser.
 
-The gradient of a whole table would be zero but for the rows of a batch: such an
-objective says which rows change, and how. A step makes several updates, each of
-other rows of its batch and one after the other, so that few bytes of the tables
-move, however large they are.
+The gradient of a whole table of word vectors is zero except for the rows of a
+batch. So the objective itself (of word2vec or GloVe) says which rows change,
+and how. A step makes several updates, one after the other, each from another
+part of its batch; few bytes move, however large the tables are.
 """
 
 from typing import Any

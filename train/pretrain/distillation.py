@@ -1,4 +1,4 @@
-"""A small BERT learns from a large one: DistilBERT's pre-training, MiniLM's.
+"""Pre-trains a small BERT from a large one, as DistilBERT and MiniLM do.
 
 Shapes: B batch, T position, P predicted position, D embed, V vocabulary, L
 layers.

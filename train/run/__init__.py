@@ -1,1 +1,1 @@
-"""Every training run: settings, checkpoints, metrics, its folder."""
+"""The parts of every training run: loop, settings, checkpoints, metrics."""

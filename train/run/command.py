@@ -1,7 +1,7 @@
-"""The beginning and the end of every command.
+"""Begins and ends every command: arguments, and messages about errors.
 
 Bad input ends in one clear line, a bug in a trace. Arguments are read before
-any heavy import, by a config's flags or by a parser made here.
+any heavy import, by the flags of a config or by a parser made here.
 """
 
 import argparse
@@ -33,19 +33,24 @@ _ADDRESSES = 4e9  # bytes that a run of seconds needs, and some more
 PREEMPTED_EXIT = 75  # EX_TEMPFAIL of sysexits.h: try again
 # Defined here, as a flag can be defined only once.
 CONFIG = config_flags.DEFINE_config_file(
-  'config', None, 'A shipped config by name, or a path; NAME:ARG passes ARG.'
+  'config',
+  None,
+  'A shipped config by name (`sesame configs` lists them), or the path of a'
+  ' config file. NAME:ARG passes an argument to it, as in transfer:task=rte.',
 )
 _PRINT_CONFIG = flags.DEFINE_bool(
-  'print_config', False, 'Print each key with its value and comment, and stop.'
+  'print_config',
+  False,
+  'Print each key of the config with its value and comment, and stop.',
 )
 # Help texts of WEIGHTS, by the models that a command takes.
 LANGUAGE_MODELS = (
-  'workdir of a GPT or GPT-2, a folder of published weights and vocabulary, or'
-  " a name on Hugging Face's hub such as openai-community/gpt2"
+  'a GPT or GPT-2: a workdir (the folder of a run), a folder of published'
+  " weights, or a name on Hugging Face's hub, such as openai-community/gpt2"
 )
 ALL_MODELS = (
-  'workdir of a model, a folder of published weights and vocabulary, or a name'
-  " on Hugging Face's hub such as google-bert/bert-base-uncased"
+  'a model: a workdir (the folder of a run), a folder of published weights, or'
+  " a name on Hugging Face's hub, such as google-bert/bert-base-uncased"
 )
 T = TypeVar('T')
 _OURS = tuple(
@@ -58,7 +63,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
   """Shows the defaults that the text of an option does not name."""
 
   def _get_help_string(self, action: argparse.Action) -> str:
-    told = 'default' in action.help or action.default in (None, [])
+    told = 'default' in action.help or action.default in (None, [], '')
     shown = '' if told or action.nargs == 0 else '; by default %(default)s'
     return action.help + shown
 
@@ -88,8 +93,8 @@ def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
   to.add_argument(
     '--tokenizer',
     metavar='PATH',
-    help='the vocabulary of the weights, where it does not lie beside them; a'
-    ' name on the hub will do',
+    help='the vocabulary of the weights, if it is not in their folder: a file,'
+    ' a folder, or a name on the hub',
   )
 
 
@@ -183,7 +188,10 @@ def text(value: str) -> storage.Text:
 def define_workdir() -> None:
   """Adds the flag --workdir."""
   flags.DEFINE_string(
-    'workdir', None, 'Folder of the run; by default one under runs.'
+    'workdir',
+    None,
+    'Folder of the run; by default a folder in runs, named after the config and'
+    ' a hash of its keys.',
   )
 
 

@@ -1,4 +1,4 @@
-"""A run's metrics for people: lines, results, curves."""
+"""Shows the metrics of a run to people: lines, results, curves."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""A planned run: what the training loop asks of each kind of run."""
+"""A planned run: the interface of each kind of run to the training loop."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What each key of a config is for: the comments of `configs`, as printed."""
+"""A config as text, with the comment of each key in `configs`."""
 
 import pathlib
 

@@ -1,7 +1,8 @@
 """The lock of a run's folder on Cloud Storage, which has no locks of its own.
 
-The object `.lock` names its holder. It is written only over the generation that
-was read, and renewed by a thread; when it is no longer renewed, it expires.
+The object `.lock` names the process that holds it. It is written only if nobody
+has written it since it was read (by its generation). A thread renews it; a lock
+that is no longer renewed expires.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""The ledger of a run's time: every second in one bucket, over all restarts.
+"""The ledger of a run's time: each second has one heading, over all restarts.
 
-`ledger.csv` only grows. A row's seconds count from the row before; the time
-from a killed process's last row to the next attempt counts as down.
+The headings, such as training or compiling, are `BUCKETS`. `ledger.csv` only
+grows. A row has the seconds since the row before; the time from the last row of
+a killed process to the next attempt counts as `down`: no process ran.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""Files of a run that grow, on storage that cannot append.
+"""The growing files of a run, such as metrics.csv, on Cloud Storage.
 
-A run on Cloud Storage writes them in a local folder; at checkpoints and at the
-end, a thread copies them whole. Rows that a checkpoint's step has and that are
-not copied yet are kept in the checkpoint.
+Cloud Storage cannot append to a file. So a run writes these files in a local
+folder, and at checkpoints and at the end a thread copies them whole. Each
+checkpoint holds the rows up to its step that have not been copied yet.
 """
 
 import concurrent.futures

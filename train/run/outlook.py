@@ -1,4 +1,4 @@
-"""What a run will take, told before it: time, disk and memory."""
+"""Estimates the time, disk and memory of a run before it begins."""
 
 import math
 import shutil

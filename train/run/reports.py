@@ -1,4 +1,4 @@
-"""The time, speed and curves of a run."""
+"""Reports on a run for `train.report`: time, speed and curves."""
 
 import math
 import statistics

@@ -1,7 +1,7 @@
-"""A run's rows for Weights & Biases, MLflow and Trackio.
+"""Sends the metrics of a run to Weights & Biases, MLflow and Trackio.
 
-Loaded only by a run whose `train.trackers` names one of these. A tracker gets
-the rows of metrics.csv and the resolved config, and nothing else.
+Loaded only if `train.trackers` names one of these trackers. A tracker gets the
+rows of metrics.csv and the resolved config, and nothing else.
 """
 
 import contextlib

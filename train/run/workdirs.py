@@ -1,4 +1,4 @@
-"""The folder of a run: one writer, seen by all processes, its results."""
+"""The folder of a run: its lock, its config, its results."""
 
 import contextlib
 import fcntl

@@ -1,1 +1,1 @@
-"""Fine-tuning and frozen features, on the tasks of `data.tasks`."""
+"""Fine-tuning on the tasks of `data.tasks`, also with frozen features."""

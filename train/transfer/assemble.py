@@ -1,4 +1,4 @@
-"""Parts of a fine-tuning: its programs with their data, its steps and rate."""
+"""Makes the parts of a fine-tuning: programs, data, steps, learning rate."""
 
 from collections.abc import Sequence
 

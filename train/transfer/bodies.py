@@ -1,4 +1,4 @@
-"""Which program reads a config's model: a language model's, or of words."""
+"""Chooses the program of a config: a language model, or an ELMo task model."""
 
 import ml_collections
 

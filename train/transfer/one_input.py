@@ -1,4 +1,4 @@
-"""One input of the command line, and a fine-tuned model's answer to it."""
+"""Answers one input of the command line by a fine-tuned model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Predictions of fine-tuned models, alone and as ensembles."""
+"""Predictions of single fine-tuned models and of ensembles."""
 
 import dataclasses
 import statistics

@@ -1,4 +1,4 @@
-"""The losses of tasks, of their labels and of the language model beside them.
+"""The losses of tasks: of labels, and of the language model learnt beside.
 
 B examples, T position, V vocabulary, K classes.
 """

@@ -1,4 +1,4 @@
-"""Checks and prints a fine-tuning run: its plan, and its results."""
+"""Checks a fine-tuning, and prints its plan and its results."""
 
 import functools
 import hashlib

@@ -1,6 +1,7 @@
-"""ELMo's task models, a program each: what it reads, and the module it builds.
+"""ELMo's task models: for each a program with its inputs and its module.
 
-A body reads vectors of words. `train.transfer.bodies` has their table.
+The module (body) reads vectors of words. `train.transfer.bodies` has the table
+of these programs.
 """
 
 import jax.numpy as jnp

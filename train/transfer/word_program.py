@@ -1,4 +1,4 @@
-"""ELMo's task models as programs: words, their vectors, a body above them."""
+"""Programs of ELMo's task models: word vectors and a model (body) on them."""
 
 import dataclasses
 import functools

@@ -1,1 +1,1 @@
-"""Text to batches."""
+"""From text and labelled sets to batches of arrays; knows no models."""

@@ -1,1 +1,1 @@
-"""Jobs: joins models and data."""
+"""Training, fine-tuning and every command: joins models and data."""

@@ -1,9 +1,11 @@
 r"""Distils a fine-tuned model into fewer layers, and compares the students.
 
-A teacher of each task; for each seed a student with the layers that
-`init.layers` names, once fine-tuned alone and once with the teacher, by the
-same recipe in the same number of steps; then the seconds of scoring dev, in
-turns. `--beside` names a published small model, as `onnx_weights.py` makes one,
+A teacher of each task. For each seed three students with the layers that
+`init.layers` names, by the same recipe in the same number of steps: 'alone' has
+those of the weights and learns from the labels; 'begun' has those of the
+teacher and learns from the labels; 'distilled' has those of the teacher and
+learns from the teacher, too. Then the seconds of scoring dev, in turns.
+`--beside` names a published small model, as `onnx_weights.py` makes one,
 that is fine-tuned alone and with the teacher likewise; `--words` a file of word
 vectors, on which a BiLSTM learns alone and from the teacher, by its own recipe.
 What is finished in the workdirs is not repeated.
@@ -59,7 +61,6 @@ def commands_of(
 ) -> dict[str, list[str]]:
   """Returns name of a model -> its command, without seed and workdir."""
   weights = f'--config.init.weights={arguments.weights}'
-  begin = [weights] if arguments.begin == 'weights' else []
   teacher = pathlib.Path(arguments.workdir, task, 'teacher')
   layers = f'--config.init.layers={arguments.layers}'
 
@@ -75,10 +76,9 @@ def commands_of(
   )
   found = {
     'teacher': command_of('transfer', weights),
-    'alone': command_of(
-      'transfer', *(begin or [f'--config.init.weights={teacher}']), layers
-    ),
-    'distilled': command_of('distill', *distilled, *begin, layers),
+    'alone': command_of('transfer', weights, layers),
+    'begun': command_of('transfer', f'--config.init.weights={teacher}', layers),
+    'distilled': command_of('distill', *distilled, layers),
   }
   if arguments.beside:
     beside = f'--config.init.weights={arguments.beside}'
@@ -181,7 +181,6 @@ def main() -> None:
   add('--layers', default='every:2', help='init.layers of the students')
   add('--beside', help='a published small model, fine-tuned likewise')
   add('--words', help='word vectors of a BiLSTM, trained likewise')
-  add('--begin', choices=('teacher', 'weights'), default='weights')
   add('--temperature', type=float, default=2.0)
   add('--label_weight', type=float, default=0.5)
   add('--repeats', type=command.positive, default=5, help='of the timing')

@@ -60,7 +60,7 @@ class Run:
   @property
   def summary(self) -> epath.Path:
     """The file of a finished run."""
-    from train.run import workdirs  # of processes, that a mere plan has not
+    from train.run import workdirs  # imports processes, which no plan needs
 
     return self.folder / workdirs.SUMMARY_FILE
 

@@ -63,7 +63,7 @@ def test_the_plan_says_which_epochs(
     {'train.steps': None, 'train.num_epochs': 2.0, 'train.count': count},
   ).lock()
   runs.train(config, tmp_path, dry_run=True)
-  assert f'{steps} steps of 8 windows, {epochs}, dev' in capsys.readouterr().err
+  assert f'{steps} steps of 8 windows, {epochs}, dev' in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -323,7 +323,7 @@ def test_parts_of_a_batch_add_up(on_one):
 def test_a_dry_run_tells_the_plan(on_one, tmp_path, capsys):
   config, _ = on_one
   assert runs.train(config, tmp_path / 'run', dry_run=True) is None
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   assert '  words     11 with vectors of 4\n' in printed
   weights = config.init.weights
   assert f'weights   {weights}: 3 layers of 12, mix at input\n' in printed

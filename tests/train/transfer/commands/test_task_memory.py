@@ -51,13 +51,13 @@ def test_minilm_answers_questions_in_little_memory(
   )
   assert done.returncode == 0, done.stderr
   steps = re.findall(
-    r'(training step|scoring) of (\d+ x 384) +([\d.]+) ([MG])iB', done.stderr
+    r'(training step|scoring) of (\d+ x 384) +([\d.]+) ([MG])iB', done.stdout
   )
   sizes = {
     name: (shape, float(size) * (1 if unit == 'G' else 1 / 1024))
     for name, shape, size, unit in steps
   }
-  assert sizes.keys() == {'training step', 'scoring'}, done.stderr
+  assert sizes.keys() == {'training step', 'scoring'}, done.stdout
   shape, size = sizes['training step']
   assert shape == '16 x 384' and 0.5 < size < 1.6
   shape, size = sizes['scoring']

@@ -15,7 +15,6 @@ import ml_collections
 import numpy as np
 import optax
 
-from models import scalar_mix
 from models.layers import Params
 from train.engine import averages
 
@@ -65,8 +64,9 @@ ADADELTA_DECAY = 0.95
 MUON_DECAY, MUON_RMS = 0.95, 0.2
 
 # Last names of parameters without weight decay: layer norms, biases and layer
-# averages, which may have an L2 loss of their own (task.mix_l2).
-UNDECAYED = ('bias', 'scale', scalar_mix.WEIGHTS, scalar_mix.SCALE)
+# averages (models/scalar_mix.py), which may have an L2 loss of their own
+# (task.mix_l2).
+UNDECAYED = ('bias', 'scale', 'mix_weights', 'mix_scale')
 
 # Logical axes along which one parameter stacks several published matrices.
 STACKED = ('layers', 'qkv', 'towers')

@@ -10,7 +10,7 @@ import torch
 from flax import linen as nn
 
 from configs import base
-from models import bert
+from models import bert, scalar_mix
 from train.engine import optim, sharding, state
 from train.run import settings
 
@@ -747,3 +747,7 @@ def test_the_optimisers_of_allennlps_task_models_are_those_of_torch(
     expected = theirs[k].detach().numpy()
     np.testing.assert_allclose(ours[k], expected, rtol=0, atol=1e-6)
     assert np.abs(expected - params[k]).max() > 1e-3
+
+
+def test_the_averages_of_layers_do_not_decay():
+  assert {scalar_mix.WEIGHTS, scalar_mix.SCALE} <= {*optim.UNDECAYED}

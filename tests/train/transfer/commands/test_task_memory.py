@@ -74,6 +74,6 @@ def test_a_task_without_memory_is_refused(
     with pytest.raises(ValueError, match='needs .*this machine has left 1.0 M'):
       runs.train(config, tmp_path / 'run', dry_run=dry_run)
   assert not (tmp_path / 'run').exists()
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out  # of the dry run
   assert re.search(r'training step of 16 x \d+ +[\d.]+ MiB', printed)
   assert re.search(r'in all +[\d.]+ [MG]iB of [\d.]+ [MG]iB', printed)

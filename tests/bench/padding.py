@@ -51,17 +51,16 @@ def shares(weights: str, data: str, task: str) -> dict[str, float]:
     transfer.get_config(f'task={task}'),
     {'init.weights': weights, 'data.source': data, 'train.platform': 'cpu'},
   )
-  program = assemble.open_programs(config, splits=('train',))[0]
-  features = program.splits['train'].features
-  length = config.task.max_length
-  batches = Batches(features, pad_id=0, max_length=length)
-  sizes = np.minimum(features.lengths, PACKED)
+  (program,) = assemble.open_programs(config, splits=('train',))
+  split = program.splits['train']
+  lengths = split.features.lengths
+  sizes = np.minimum(lengths, PACKED)
   packed = packing.pack(sizes, PACKED)
   return {
-    'tokens a row': float(features.lengths.mean()),
-    'fine-tuning': tuned(features.lengths, batches, config.train.global_batch),
-    'embedding on a CPU': embedded(features.lengths, 'cpu'),
-    'embedding on an accelerator': embedded(features.lengths, 'tpu'),
+    'tokens a row': float(lengths.mean()),
+    'fine-tuning': tuned(lengths, split.batches, config.train.global_batch),
+    'embedding on a CPU': embedded(lengths, 'cpu'),
+    'embedding on an accelerator': embedded(lengths, 'tpu'),
     'packed': float(sizes.sum() / ((packed.max() + 1) * PACKED)),
   }
 

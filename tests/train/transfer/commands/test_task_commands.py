@@ -53,7 +53,7 @@ def test_a_plan_leaves_nothing(make_config, tmp_path, capsys):
   config = make_config(train__steps=2)
   assert runs.train(config, tmp_path / 'plan', dry_run=True) is None
   assert not (tmp_path / 'plan').exists()
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   for words in (
     'task      own (classification)',
     'train     96 examples',

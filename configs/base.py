@@ -163,12 +163,11 @@ def text() -> ml_collections.ConfigDict:
 def rows() -> ml_collections.ConfigDict:
   """Returns the keys of packed rows."""
   data = ml_collections.ConfigDict()
-  # Fills each row with whole texts, or with parts of long texts. The texts of a
-  # row do not see each other, and the positions of each begin at 0. Refused
-  # with next sentences.
-  data.packed = False
-  # What the texts of packed rows are: 'documents', or single 'sentences'.
-  data.packed_texts = 'documents'
+  # Fills each row with whole texts, 'documents' or single 'sentences', or with
+  # parts of long ones. The texts of a row do not see each other, and the
+  # positions of each begin at 0. Refused with next sentences. Empty: rows are
+  # not packed.
+  data.packed = config_dict.placeholder(str)
   return data
 
 

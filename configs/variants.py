@@ -61,7 +61,7 @@ MODERN = _MODERN | {
   'init.self_score': 0.0,
 }
 # The same of a GPT, whose packed rows have the windows of rows of their own.
-MODERN_GPT = _MODERN | {'data.packed': True}
+MODERN_GPT = _MODERN | {'data.packed': 'documents'}
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
 GPT = {

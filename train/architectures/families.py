@@ -79,7 +79,7 @@ def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
 
 def is_packed(config: ml_collections.ConfigDict) -> bool:
   """Returns whether rows are packed with whole texts."""
-  return 'packed' in config.data and config.data.packed
+  return config.data.get('packed') is not None
 
 
 def build_model(
@@ -109,9 +109,9 @@ def check_config(config: ml_collections.ConfigDict) -> Architecture:
     )
   if is_packed(config) and objective not in architecture.packed:
     raise ValueError(
-      f'data.packed=True: train.objective={objective!r} learns from pairs of'
-      ' texts in one row, expected'
-      f' {" or ".join(map(repr, architecture.packed))}, or data.packed=False'
+      f'data.packed={config.data.packed!r}: train.objective={objective!r}'
+      ' learns from pairs of texts in one row, expected'
+      f' {" or ".join(map(repr, architecture.packed))}, or data.packed=None'
     )
   architecture.check(config)
   return architecture

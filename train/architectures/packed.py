@@ -36,7 +36,7 @@ class _Packed:
       store,
       length,
       language_exponent=config.data.language_exponent,
-      texts=config.data.packed_texts,
+      texts=config.data.packed,
       **options,
     )
 

@@ -30,7 +30,7 @@ NORMS, POSITIONS = ('post', 'pre'), ('learned', 'rotary')
 # How `masking` counts; it imports JAX.
 COUNTINGS = ('exact', 'drawn')
 LOADERS = ('tf', 'plain')
-PACKED_TEXTS = ('documents', 'sentences')  # as `packing` cuts; it imports JAX
+PACKED = (None, 'documents', 'sentences')  # as `packing` cuts; it imports JAX
 PLATFORMS = ('auto', 'cpu', 'gpu', 'tpu')
 # Section -> what its numbers must be -> keys; those that a config has are
 # checked where they have a value.
@@ -91,8 +91,7 @@ BEFORE = {
   'objective.first_mask_rate': None,
   **{f'model.{key}': value for key, value in base.form().items()},
   'data.text_field': 'text',
-  'data.packed': False,
-  'data.packed_texts': 'documents',
+  'data.packed': None,
   'task.long_text': 'head',
   'distill.relation_weight': 0.0,
   'distill.relation_heads': 48,
@@ -369,18 +368,12 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
       tokenization.parse_training(config.data.tokenizer)
   except ValueError as error:  # 'source ...' or 'tokenizer ...'
     raise ValueError(f'data.{error}') from None
-  if 'packed_texts' in config.data:
+  if 'packed' in config.data:
     expect(
       config,
-      config.data.packed_texts in PACKED_TEXTS,
-      'data.packed_texts',
-      f'one of {PACKED_TEXTS}',
-    )
-    expect(
-      config,
-      config.data.packed or config.data.packed_texts == PACKED_TEXTS[0],
-      'data.packed_texts',
-      f'{PACKED_TEXTS[0]!r} with data.packed=False, whose rows are of no texts',
+      config.data.packed in PACKED,
+      'data.packed',
+      f'one of {PACKED}',
     )
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
@@ -466,6 +459,18 @@ def check_masks(config: ml_collections.ConfigDict) -> None:
   )
 
 
+def packed_texts(packed: str | bool | None, texts: str | None) -> str | None:
+  """Returns `data.packed` of a config that may be an older one.
+
+  Args:
+    packed: its value; True or False in older configs.
+    texts: in some older configs, what `data.packed_texts` said beside it.
+  """
+  if isinstance(packed, bool):
+    return (texts or 'documents') if packed else None
+  return packed
+
+
 def differing_keys(
   old: FlatConfig,
   new: FlatConfig,
@@ -476,6 +481,9 @@ def differing_keys(
   Keys that the old config alone has do not count: its family did not read them.
   """
   old = {**BEFORE, **old}
+  old['data.packed'] = packed_texts(
+    old['data.packed'], old.get('data.packed_texts')
+  )
   return {
     key: (old.get(key), new[key])
     for key in sorted(new)

@@ -16,7 +16,7 @@ from data import storage
 from data.text import languages, text_files
 from train.host import files, processes
 from train.host.files import Json
-from train.run import lease
+from train.run import lease, settings
 
 Results = Mapping[str, Json]  # content of results.json
 
@@ -98,6 +98,10 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict | None:
   try:
     found = text_files.read_json(path)
     if found['model']['name']:
+      if 'packed' in (data := found.get('data', {})):
+        data['packed'] = settings.packed_texts(
+          data['packed'], data.pop('packed_texts', None)
+        )
       return ml_collections.ConfigDict(found)
   except ValueError as error:
     problem = error

@@ -50,14 +50,14 @@ def test_held_out_scores_are_those_of_rows_that_are_not_packed(
   other = settings.with_overrides(
     workdirs.read_config(workdir),
     {
-      'data.packed': False,
+      'data.packed': None,
       'init.weights': str(workdir),
       'optim.learning_rate': 0.0,
       'train.phases': ((1, 32, 16, 'continue'),),
       'eval.max_windows': 100_000,
     },
   )
-  packed = settings.with_overrides(other, {'data.packed': True})
+  packed = settings.with_overrides(other, {'data.packed': 'documents'})
   apart, together = (
     runs.train(config, tmp_path / str(i))['metrics']
     for i, config in enumerate((other, packed))

@@ -102,7 +102,7 @@ def test_a_text_in_a_packed_row_of_gpt_is_as_alone(pre_norm):
 
 
 CHANGES = {
-  'data.packed': True,
+  'data.packed': 'documents',
   'train.objective': 'mlm',
   'train.phases': ((8, LENGTH, 16, 'continue'),),
   'train.eval_every': 8,
@@ -153,9 +153,7 @@ def test_masks_fall_on_the_text_alone(config, unit):
 
 
 def test_sentences_may_be_texts_of_their_own(config):
-  by_sentences = settings.with_overrides(
-    config, {'data.packed_texts': 'sentences'}
-  )
+  by_sentences = settings.with_overrides(config, {'data.packed': 'sentences'})
   _, host, batch = transformed(by_sentences)
   _, documents, _ = transformed(config)
   assert host['texts'].max(axis=1).sum() > documents['texts'].max(axis=1).sum()
@@ -219,14 +217,16 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(
   check_continues(config, tmp_path, monkeypatch)
   printed = capsys.readouterr().err
   assert re.search(r'rows of 32 .* 9\d\.\d+% of the places are in use', printed)
-  other = settings.with_overrides(config, {'data.packed': False})
-  with pytest.raises(ValueError, match='data.packed: True there, False here'):
+  other = settings.with_overrides(config, {'data.packed': None})
+  with pytest.raises(
+    ValueError, match="data.packed: 'documents' there, None here"
+  ):
     job.make(other, tmp_path / 'run')
 
 
 @pytest.mark.parametrize('name', ['gpt', 'gpt2'])
 def test_documents_of_a_gpt2_begin_and_end_with_their_token(name, gpt_stores):
-  config = small_gpt_config(name, gpt_stores, **{'data.packed': True})
+  config = small_gpt_config(name, gpt_stores, **{'data.packed': 'documents'})
   store = corpus.open_store(config.data.folder)
   objective = families.objective_of(config)
   rows = objective.open_examples(config, store, LENGTH, held_out=False)
@@ -244,7 +244,7 @@ def test_documents_of_a_gpt2_begin_and_end_with_their_token(name, gpt_stores):
 def test_a_gpt_goes_on_as_well(
   name, gpt_stores, one_device, tmp_path, monkeypatch
 ):
-  config = small_gpt_config(name, gpt_stores, **{'data.packed': True})
+  config = small_gpt_config(name, gpt_stores, **{'data.packed': 'documents'})
   results = check_continues(config, tmp_path, monkeypatch)
   assert 0 < results['metrics']['eval/lm_loss'] < 10
 
@@ -256,7 +256,7 @@ def test_a_workdir_older_than_packing_goes_on(
   results = runs.train(config, tmp_path / 'run')
   path = tmp_path / 'run/config.json'
   written = json.loads(path.read_text())
-  assert written['data'].pop('packed') is False
+  assert written['data'].pop('packed') is None
   path.write_text(json.dumps(written))
   assert runs.train(config, tmp_path / 'run') == results
 
@@ -313,8 +313,8 @@ def test_packing_and_next_sentences_exclude_each_other(config, objective):
   other = settings.with_overrides(config, {'train.objective': objective})
   with pytest.raises(
     ValueError,
-    match=f"data.packed=True: train.objective='{objective}' learns from pairs"
-    ".* 'mlm' or 'lm', or data.packed=False",
+    match=f"data.packed='documents': train.objective='{objective}' learns from"
+    " pairs .* 'mlm' or 'lm', or data.packed=None",
   ):
     job.check_config(other)
 

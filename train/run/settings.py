@@ -262,22 +262,31 @@ def flatten(
 
 def as_json(config: ml_collections.ConfigDict) -> str:
   """Returns the config as readable JSON, the same for equal configs."""
+  return _as_json(flatten(config))
+
+
+def _as_json(flat: FlatConfig) -> str:
   nested: dict[str, dict[str, Value]] = {}
-  for path, value in flatten(config).items():
+  for path, value in flat.items():
     section, _, key = path.rpartition('.')
     nested.setdefault(section, {})[key] = value
   return json.dumps(nested, indent=2, sort_keys=True)
 
 
-def fingerprint(config: ml_collections.ConfigDict) -> int:
-  """Returns 32 bits of the resolved config's SHA-256."""
-  return int(hashlib.sha256(as_json(config).encode()).hexdigest()[:8], 16)
-
-
 def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
-  """Returns runs/<config>-<8 hex of the resolved config>."""
+  """Returns runs/<config>-<8 hex of the resolved config>.
+
+  A key that is newer than other configs counts only with a value that they do
+  not mean: a run is found again by a version with new keys.
+  """
   stem = pathlib.Path(name.partition(':')[0]).stem
-  return f'runs/{stem}-{fingerprint(config):08x}'
+  counting = {
+    key: value
+    for key, value in flatten(config).items()
+    if key not in BEFORE or value != BEFORE[key]
+  }
+  digest = hashlib.sha256(_as_json(counting).encode()).hexdigest()
+  return f'runs/{stem}-{digest[:8]}'
 
 
 def expect(

@@ -468,6 +468,17 @@ def test_default_workdir_depends_on_every_value():
   assert settings.default_workdir('configs/bert_tiny.py', other) != name
 
 
+def test_a_new_key_with_its_old_meaning_leaves_the_default_workdir(monkeypatch):
+  config = settings.load_config('bert_tiny')
+  name = settings.default_workdir('bert_tiny', config)
+  newer = config.copy_and_resolve_references().unlock()
+  newer.data.newer = 'as before'
+  monkeypatch.setitem(settings.BEFORE, 'data.newer', 'as before')
+  assert settings.default_workdir('bert_tiny', newer) == name
+  newer.data.newer = 'otherwise'
+  assert settings.default_workdir('bert_tiny', newer) != name
+
+
 @pytest.mark.parametrize(
   ('text', 'problem'),
   [

@@ -8,7 +8,8 @@ learns from the teacher, too. Then the seconds of scoring dev, in turns.
 `--beside` names a published small model, as `onnx_weights.py` makes one,
 that is fine-tuned alone and with the teacher likewise; `--words` a file of word
 vectors, on which a BiLSTM learns alone and from the teacher, by its own recipe.
-What is finished in the workdirs is not repeated.
+What is finished in the workdirs is not repeated, and tasks that the output has
+from other commands stay in it.
 
   python tests/bench/distillation.py --weights W --data glue \
     --tasks mrpc,stsb --seeds 3 --workdir runs/distillation \
@@ -153,6 +154,9 @@ def measure(arguments: argparse.Namespace, task: str) -> dict[str, Any]:
   best = teacher['metrics'][metric]
   means = {name: statistics.fmean(values) for name, values in scores.items()}
   return {
+    'command': f'python {shlex.join(sys.argv)}',
+    'device': device.describe(),
+    'revision': device.revision(),
     'metric': METRICS[task],
     'teacher': best,
     **scores,
@@ -189,15 +193,11 @@ def main() -> None:
   add('--output', required=True)
   arguments = parser.parse_args()
   files.check_writable(arguments.output)
-  found = {
-    'command': f'python {shlex.join(sys.argv)}',
-    'device': device.describe(),
-    'revision': device.revision(),
-    'tasks': {},
-  }
+  output = pathlib.Path(arguments.output)
+  found = json.loads(output.read_text()) if output.exists() else {}
   for task in arguments.tasks.split(','):
-    found['tasks'][task] = measure(arguments, task)
-    files.write_atomically(arguments.output, json.dumps(found, indent=2) + '\n')
+    found[task] = measure(arguments, task)
+    files.write_atomically(output, json.dumps(found, indent=2) + '\n')
   say(f'The figures are in {arguments.output}')
 
 

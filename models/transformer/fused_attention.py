@@ -19,15 +19,21 @@ from models.transformer.layout import Layout
 
 Array = jax.Array
 NEEDS = (
-  f'sequences of {kernels.LANES} tokens or a multiple of {kernels.BLOCK}, heads'
-  f' on each device that fill registers of {kernels.LANES}, and a TPU from v4'
-  ' on with memory of its own for a row'
+  f'sequences of {kernels.LANES} tokens or a multiple of {kernels.BLOCK}, or,'
+  f' without dropout, rows that fill {kernels.LANES} together; heads on each'
+  f' device that fill registers of {kernels.LANES}; and a TPU from v4 on with'
+  ' memory of its own for a row'
 )
 
 
 def head_parts() -> int:
   """Returns over how many devices the mesh in scope spreads the heads."""
   return axes()[-1]
+
+
+def batch_parts() -> int:
+  """Returns over how many devices the mesh in scope spreads the rows."""
+  return _size(axes()[0])
 
 
 def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
@@ -42,6 +48,42 @@ def suits(length: int, num_heads: int, head: int, dtype: layers.Dtype) -> bool:
     and width % kernels.LANES == 0
     and kernels.find_block(length, width, jnp.dtype(dtype).itemsize) is not None
   )
+
+
+def texts_a_row(rows: int, length: int) -> int:
+  """Returns how many short texts fill a row of the kernel; 1 if none do.
+
+  Each device must have whole rows of them.
+  """
+  texts, left = divmod(kernels.LANES, length)
+  if left or texts < 2 or rows % (texts * batch_parts()):
+    return 1
+  return texts
+
+
+def join_rows(
+  texts: int, total: norms.Sum, mask_BT: Array, layout: Layout | None
+) -> tuple[norms.Sum, Array, Layout | None]:
+  """Returns the arguments of attention with so many rows in one.
+
+  The mask numbers the texts of a row, and is 0 at padding, which sees nothing.
+  """
+
+  def join(array: Array, axis: int = 0) -> Array:
+    rows, length = array.shape[axis : axis + 2]
+    joined = rows // texts, texts * length
+    return array.reshape(*array.shape[:axis], *joined, *array.shape[axis + 2 :])
+
+  numbers_B1 = 1 + jnp.arange(len(mask_BT))[:, None] % texts
+  joined = {
+    name: join(getattr(total, name)) for name in ('x', 'mean', 'factor')
+  }
+  if layout is not None and layout.cos is not None:
+    layout = layout._replace(
+      cos=join(layout.cos, axis=1), sin=join(layout.sin, axis=1)
+    )
+  mask_BT = join(jnp.where(mask_BT, numbers_B1, 0))
+  return total._replace(**joined), mask_BT, layout
 
 
 class Turns(NamedTuple):
@@ -237,6 +279,12 @@ def axes() -> tuple[Any, Any, int]:
   if mesh.empty:
     return None, None, 1
   batch, heads = nn.logical_to_mesh_axes(('batch', 'activation_heads'))
-  names = (heads,) if isinstance(heads, str) else heads or ()
-  parts = math.prod(mesh.shape[name] for name in names)
+  parts = _size(heads)
   return batch, heads if parts > 1 else None, parts
+
+
+def _size(names: Any) -> int:
+  """Returns the number of devices along axes of the mesh in scope, or one."""
+  shape = jax.sharding.get_abstract_mesh().shape
+  names = (names,) if isinstance(names, str) else names or ()
+  return math.prod(shape[name] for name in names)

@@ -169,16 +169,23 @@ class SelfAttention(nn.Module):
     )
     T = total.x.shape[1]
     sows = self.is_mutable_collection('intermediates')
-    is_fused = past is None and not sows and self._is_fused(T, H)
-    if is_fused and platform() != 'gpu':
+    texts = 0
+    if past is None and not sows:
+      texts = self._texts_a_row(*total.x.shape[:2], H)
+    if texts and platform() != 'gpu':
       from models.transformer import fused_attention
 
       kernel, bias = out.weights((N, H))
+      shape = total.x.shape
+      if texts > 1:
+        total, mask_BS, layout = fused_attention.join_rows(
+          texts, total, mask_BS, layout
+        )
       form = fused_attention.kernels.KernelForm(
         N,
         self.causal,
         self.dropout_rate,
-        self.packed,
+        self.packed or texts > 1,
         self.window,
         global_every=self.global_every,
       )
@@ -191,7 +198,8 @@ class SelfAttention(nn.Module):
         seeds,
         fused_attention.turns_of(layout),
       )
-      return x_BTD, add_bias(context_BTD, bias), None
+      context_BTD = add_bias(context_BTD, bias)
+      return x_BTD.reshape(shape), context_BTD.reshape(shape), None
 
     x_BTD = normalize(total, self.dtype)
 
@@ -206,7 +214,7 @@ class SelfAttention(nn.Module):
       ),
     )
     qkv_BTQNH = self._turn(qkv_BTQNH, layout)
-    if is_fused:
+    if texts:
       from models.transformer import flash_attention
 
       fields = flash_attention.Fields(
@@ -295,8 +303,8 @@ class SelfAttention(nn.Module):
     null_NH = null_key.reshape(num_heads, head).astype(self.dtype)
     return jnp.broadcast_to(null_NH, (rows, 1, num_heads, head))
 
-  def _is_fused(self, length: int, head: int) -> bool:
-    """Returns whether the kernel computes it, see `attention`."""
+  def _texts_a_row(self, rows: int, length: int, head: int) -> int:
+    """Returns how many rows the kernel takes as one; 0: no kernel is used."""
     if self.attention not in ATTENTION:
       raise ValueError(
         f'attention is {self.attention!r}, expected one of {ATTENTION}'
@@ -312,19 +320,24 @@ class SelfAttention(nn.Module):
         " model.attention='auto'"
       )
     if self.attention == 'plain' or missing:
-      return False
+      return 0
     if self.attention == 'auto' and platform() == 'cpu':
-      return False
+      return 0
+    texts = 1
     # Each is loaded where it runs.
     if is_gpu:
       from models.transformer import flash_attention as kernel
     else:
       from models.transformer import fused_attention as kernel
-    suits = kernel.suits(length, self.num_heads, head, self.dtype)
+
+      # Dropout draws by the row, and packed rows have numbers of their own.
+      if not (self.packed or self.dropout_rate):
+        texts = kernel.texts_a_row(rows, length)
+    suits = kernel.suits(texts * length, self.num_heads, head, self.dtype)
     if self.attention == 'fused' and not suits:
       raise ValueError(
         f"model.attention='fused' needs {kernel.NEEDS}; found {length} tokens,"
         f' {self.num_heads} heads of {head} over {kernel.head_parts()}'
         f' devices, in {jnp.dtype(self.dtype).name}'
       )
-    return suits
+    return texts if suits else 0

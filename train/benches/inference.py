@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from configs import variants
 from data.vocabulary import characters
-from models import bert, elmo, gpt
+from models import bert, elmo, features, gpt
 from models.elmo_tasks import bilstm_attention, bilstm_crf, words
 from models.layers import Params
 from models.task_model import TaskModel
+from train.engine import sharding
 from train.host import console
 from train.vectors import length_batches
 
@@ -223,6 +224,11 @@ class Gpt(Contextual):
     del use
     return gpt.Gpt(self.num_ids, dtype=jnp.dtype(dtype), **self.sizes)
 
+  def draw(self, use: str, module: nn.Module, key: jax.Array) -> Params:
+    """Returns random variables, whose matrices are cast as `embed` does."""
+    inner = module if use == 'vectors' else module.backbone
+    return features.cast_weights(super().draw(use, module, key), inner.dtype)
+
   def types(self, zeros_BT: jax.Array, use: str) -> tuple:
     """Returns what stands before the positions."""
     del zeros_BT
@@ -282,18 +288,18 @@ def compiled(
   target: jax.Device | None = None,
 ) -> jax.stages.Compiled:
   """Returns the program of (variables, texts), for our device or a `target`."""
-  module = system.module(use, dtype)
-  place = None if target is None else SingleDeviceSharding(target)
+  module, key = system.module(use, dtype), jax.random.key(0)
+  # In the scope of its mesh a module is traced for the device's platform.
+  with sharding.alone(target) as mesh:
+    place = NamedSharding(mesh, PartitionSpec())
 
-  def shaped(x: jax.Array | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+    def shaped(x: jax.Array | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+      return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
 
-  variables = jax.eval_shape(
-    functools.partial(system.draw, use, module), jax.random.key(0)
-  )
-  program = jax.jit(functools.partial(system.read, use, module))
-  texts = system.texts(batch, length)
-  return program.lower(*jax.tree.map(shaped, (variables, texts))).compile()
+    variables = jax.eval_shape(functools.partial(system.draw, use, module), key)
+    program = jax.jit(functools.partial(system.read, use, module))
+    texts = system.texts(batch, length)
+    return program.lower(*jax.tree.map(shaped, (variables, texts))).compile()
 
 
 def bench(topology: str | None, uses: str | None) -> dict[str, float]:

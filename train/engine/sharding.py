@@ -59,16 +59,16 @@ def scope(mesh: Mesh, rules: Rules) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-  """Runs the block on this process's first device, nothing sharded."""
+def alone(device: jax.Device | None = None) -> Iterator[Mesh]:
+  """Runs the block on a device, else this process's first; nothing sharded."""
   mesh = jax.make_mesh(
     (1,) * len(AXES),
     AXES,
     axis_types=(AxisType.Auto,) * len(AXES),
-    devices=jax.local_devices()[:1],
+    devices=jax.local_devices()[:1] if device is None else [device],
   )
   with scope(mesh, ()):
-    yield
+    yield mesh
 
 
 def parameter_shardings(

@@ -1,17 +1,24 @@
 """The attention kernel, interpreted, beside the plain attention."""
 
 import functools
+import re
 
 import bert_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from jax.sharding import AxisType
 
 from configs import base
 from models import dropout, norms
-from models.transformer import attention, fused_attention, kernels
+from models.transformer import (
+  attention,
+  fused_attention,
+  kernels,
+  self_attention,
+)
 from models.transformer import layout as layouts
 from train.engine import sharding
 
@@ -306,6 +313,69 @@ def test_sizes_that_the_kernel_takes():
   assert not suits(384, 12, 64, jnp.bfloat16)  # not whole blocks of queries
   assert not suits(128, 25, 64, jnp.bfloat16)  # half a register is left
   assert not suits(128, 2, 48, jnp.bfloat16)  # heads do not fill a register
+
+
+@pytest.mark.parametrize('kind', ['post', 'windows', 'causal', 'mesh'])
+def test_short_texts_share_a_row_of_the_kernel(kind):
+  form = {
+    'post': {},
+    'windows': {'window': 8, 'global_every': 2},
+    'causal': {'causal': True},
+    'mesh': {},
+  }[kind]
+  rng = np.random.default_rng(0)
+  rows, length, heads, head = 16, 32, 4, 64
+  x = rng.normal(size=(rows, length, heads * head)).astype(np.float32)
+  lengths = np.tile([32, 7, 1, 20, 32, 3, 31, 16], 2)
+  mask = np.arange(length) < lengths[:, None]
+  layout = None
+  if kind == 'windows':
+    places = np.broadcast_to(np.arange(length), (rows, length))
+    layout = layouts.make(
+      2, places, head, (1e4, 1e2), window=8, global_every=2
+    )._replace(is_first=False, is_local=jnp.bool_(True))
+
+  def run(attention, params=None):
+    module = self_attention.SelfAttention(heads, attention=attention, **form)
+    total = norms.identity_sum(jnp.asarray(x))
+    if params is None:
+      params = nn.unbox(
+        module.init(jax.random.key(0), total, mask, None, None, layout)
+      )
+
+    def loss(params, total):
+      _, y, _ = module.apply(params, total, mask, None, None, layout)
+      y = jnp.where(mask[..., None], y, 0)
+      return jnp.sum(jnp.sin(y) * y), y
+
+    program = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    if kind != 'mesh':
+      traced = str(program.trace(params, total).jaxpr)
+      return params, program(params, total), traced
+    rules = base.get_config().mesh.rules
+    with sharding.scope(make_mesh((2, 2, 2)), rules):
+      traced = str(program.trace(params, total).jaxpr)
+      return params, jax.device_get(program(params, total)), traced
+
+  params, ((_, expected), wanted), _ = run('plain')
+  _, ((_, found), got), program = run('fused', params)
+  assert 'attention_forward' in program
+  assert re.search(r'f32\[4,128,(768|3,4,64)\]', program)
+  np.testing.assert_allclose(found, expected, atol=1e-6)
+  for ours, theirs in zip(*map(jax.tree.leaves, (got, wanted)), strict=True):
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_rows_that_texts_do_not_fill_stay_alone():
+  assert fused_attention.texts_a_row(8, 16) == 8
+  assert fused_attention.texts_a_row(6, 64) == 2
+  for rows, length in ((7, 64), (8, 48), (8, 128), (8, 256), (4, 16)):
+    assert fused_attention.texts_a_row(rows, length) == 1
+  rules = base.get_config().mesh.rules
+  with sharding.scope(make_mesh((4, 1, 2)), rules):
+    assert fused_attention.batch_parts() == 4
+    assert fused_attention.texts_a_row(8, 64) == 2
+    assert fused_attention.texts_a_row(6, 64) == 1
 
 
 def make_mesh(sizes):

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -96,12 +97,13 @@ def _run(
     names = [name for name in names if name in rivals or not rivals]
   results = table.run(names, options, rivals)
   given = [
-    f'--{option} {value!r}'
+    f'--{option} {shlex.quote(str(value))}'
     for option, value in options.items()
     if value is not None
   ]
+  chip = options.get('topology')
   results |= {
-    'device': device.describe(),
+    'device': f'{chip}, by its compiler' if chip else device.describe(),
     'revision': device.revision(),
     'command': ' '.join([prog, *names, *given]),
   }

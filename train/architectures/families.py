@@ -79,7 +79,7 @@ def objective_of(config: ml_collections.ConfigDict) -> type[TextObjective]:
 
 def is_packed(config: ml_collections.ConfigDict) -> bool:
   """Returns whether rows are packed with whole texts."""
-  return config.data.get('packed') is not None
+  return 'packed' in config.data and config.data.packed is not None
 
 
 def build_model(

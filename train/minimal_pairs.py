@@ -22,7 +22,7 @@ import numpy as np
 
 from train.host import files
 from train.language import learning_curve, minimal_pairs
-from train.language.learning_curve import Checkpoint
+from train.language.learning_curve import Point
 from train.run import command
 
 SCORINGS = ('sum', 'mean', 'holistic')
@@ -75,8 +75,9 @@ def main() -> None:
     '--curve',
     metavar='FILE.png',
     help='also score earlier checkpoints that a pre-training kept, each with at'
-    ' most half the steps of the next, and draw the mean share of right pairs'
-    ' by the number of words read',
+    ' most half the steps of the next, and n-grams of a half, a quarter, and so'
+    ' on, of a store, and draw the mean share of right pairs by the number of'
+    ' words read',
   )
   add('--scores', metavar='FILE.csv', help='write the score of each sentence')
   add('--output', metavar='FILE.json', help='write the results as JSON')
@@ -139,36 +140,36 @@ def _run(arguments: argparse.Namespace) -> None:
     _print(figures, pairs)
 
 
-def _kept(names: Sequence[str]) -> dict[str, list[Checkpoint]]:
-  """Returns the checkpoints of each workdir; there are some."""
-  kept = {name: learning_curve.checkpoints(name) for name in names}
+def _kept(names: Sequence[str]) -> dict[str, list[Point]]:
+  """Returns the points of each model that has some; there are such."""
+  kept = {name: learning_curve.points(name) for name in names}
   if not any(kept.values()):
     raise ValueError(
       f'--curve: no checkpoint of a pre-training in {", ".join(names)}:'
-      ' expected a workdir'
+      ' expected a workdir, or a token store'
     )
   return {name: found for name, found in kept.items() if found}
 
 
 def _curves(
-  kept: Mapping[str, Sequence[Checkpoint]],
+  kept: Mapping[str, Sequence[Point]],
   results: Mapping[str, minimal_pairs.Figures],
   pairs: Sequence[minimal_pairs.MinimalPair],
   arguments: argparse.Namespace,
 ) -> dict[str, list[minimal_pairs.Figures]]:
-  """Returns each workdir's shares of right pairs after so many words.
+  """Returns each model's shares of right pairs after so many words.
 
-  The newest checkpoint is the model itself, whose `results` are there.
+  The last point is the model itself, whose `results` are there.
   """
   curves = {}
-  for workdir, found in kept.items():
+  for model, found in kept.items():
     earlier = [each.name for each in found[:-1]]
     scores, _ = _score(earlier, pairs, arguments)
     figures = [minimal_pairs.figures(pairs, *scores[name]) for name in earlier]
-    curves[workdir] = [
-      {'step': each.step, 'words': each.words}
+    curves[model] = [
+      {'name': each.name, 'words': each.words}
       | {key: of[key] for key in ('mean', 'interval', 'share', 'groups')}
-      for each, of in zip(found, [*figures, results[workdir]], strict=True)
+      for each, of in zip(found, [*figures, results[model]], strict=True)
     ]
   return curves
 

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import math
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -65,11 +66,15 @@ def documents(store: corpus.Store, *, held_out: bool) -> Iterator[np.ndarray]:
 
 
 def store_blocks(
-  store: corpus.Store, words: NgramWords
+  store: corpus.Store, words: NgramWords, share: float = 1.0
 ) -> Iterator[np.ndarray]:
-  """Yields ids of the training documents, each between its symbols."""
+  """Yields ids of the training documents, each between its symbols.
+
+  With a `share`, of each document only as much of its beginning.
+  """
   part, size = [], 0
-  for tokens in documents(store, held_out=False):
+  for document in documents(store, held_out=False):
+    tokens = document[: math.ceil(share * len(document))]
     for first in range(0, len(tokens), _TOKENS):
       some = words.of_token[tokens[first : first + _TOKENS]]
       part += [[BEGIN], some] if first == 0 else [some]

@@ -5,34 +5,56 @@ from typing import NamedTuple
 
 from etils import epath
 
+from data.ngrams import texts
+from data.store import corpus
 from train.host import files, pictures
+from train.language import ngrams
 from train.run import checkpoint, training_phases, workdirs
 
+_FEWEST_WORDS = 100_000  # that the n-grams of a curve are counted in
 
-class Checkpoint(NamedTuple):
-  """A kept checkpoint of a pre-training.
+
+class Point(NamedTuple):
+  """A model that has read a part of its text.
 
   Attributes:
-    name: WORKDIR@STEP.
-    step: training steps before it.
-    words: words read before it, in batches; a word counts each time.
+    name: WORKDIR@STEP, a kept checkpoint of a pre-training, or STORE@1/N, the
+      n-grams of the first Nth of each document.
+    words: words read; a word that is read twice counts twice.
   """
 
   name: str
-  step: int
   words: int
 
 
-def checkpoints(workdir: str) -> list[Checkpoint]:
-  """Returns the newest checkpoint, and kept ones of half its steps and less.
+def points(weights: str) -> list[Point]:
+  """Returns what WEIGHTS was when it had read less, and at last itself.
 
-  Each has at most half the steps of the next; the first comes first. None of
-  what is no workdir of a pre-training. Raises ValueError for a workdir that
-  does not tell how many tokens a word has.
+  Each has read at most half of what the next one has. None of what is neither
+  a workdir of a pre-training nor a token store. Raises ValueError for a workdir
+  that does not tell how many tokens a word has.
   """
-  facts = epath.Path(workdir) / workdirs.STORE_FILE
-  if not facts.exists():
-    return []
+  if ngrams.is_store(weights):
+    return _shares(weights)
+  facts = epath.Path(weights) / workdirs.STORE_FILE
+  return _checkpoints(weights, facts) if facts.exists() else []
+
+
+def _shares(folder: str) -> list[Point]:
+  store = corpus.open_store(folder)
+  audit = store.meta['audit']
+  tokens = sum(map(len, texts.documents(store, held_out=False)))
+  words = round(tokens * audit['words'] / audit['tokens'])
+  found = [Point(folder, words)]
+  part = 2
+  while words // part >= _FEWEST_WORDS:
+    found.append(Point(f'{folder}@1/{part}', words // part))
+    part *= 2
+  return found[::-1]
+
+
+def _checkpoints(workdir: str, facts: epath.Path) -> list[Point]:
+  """Returns the newest checkpoint, and kept ones of half its steps and less."""
   found = files.read_json(facts)
   if 'words' not in found:
     raise ValueError(
@@ -48,9 +70,8 @@ def checkpoints(workdir: str) -> list[Checkpoint]:
     if step and (not chosen or 2 * step <= chosen[-1]):
       chosen.append(step)
   return [
-    Checkpoint(
+    Point(
       f'{workdir}@{step}',
-      step,
       round(_tokens(phases, step) * found['words'] / found['tokens']),
     )
     for step in reversed(chosen)

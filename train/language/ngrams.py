@@ -46,22 +46,35 @@ def counted(
     yield counts.count(blocks, order, len(words), folder)
 
 
+def is_store(path: str) -> bool:
+  """Returns whether a token store lies there."""
+  return epath.Path(path, 'store.json').exists()
+
+
+def split_share(path: str) -> tuple[str, float]:
+  """Returns the store and the share of its documents that STORE@1/N names."""
+  store, found, parts = path.rpartition('@1/')
+  return (store, 1 / int(parts)) if found and parts.isdigit() else (path, 1.0)
+
+
 def of_store(
   store: corpus.Store,
   orders: Sequence[int],
   estimate: Callable[..., Model],
   kenlm: str | None = None,
+  share: float = 1.0,
 ) -> list[Scorer]:
   """Returns models of a store's training documents, one of each order.
 
   `estimate` is (counts, words, order) -> model. With `kenlm`, a folder with its
-  program lmplz, that estimates modified Kneser-Ney instead.
+  program lmplz, that estimates modified Kneser-Ney instead. Without, a `share`
+  counts of each document only as much of its beginning.
   """
   words = texts.words_of_store(store)
   if kenlm is not None:
     return [_by_kenlm(store, words, order, kenlm) for order in orders]
   ids = np.arange(len(words.words), dtype=np.int32)
-  blocks = texts.store_blocks(store, words)
+  blocks = texts.store_blocks(store, words, share)
   with counted(blocks, words.words, max(orders)) as found:
     return [Scorer(estimate(found, words.words, n), ids) for n in orders]
 

@@ -6,7 +6,6 @@ A scorer is opened and checked with all sentences before the first is scored.
 from collections.abc import Sequence
 
 import numpy as np
-from etils import epath
 
 from data.ngrams import smoothing, texts
 from data.store import corpus
@@ -38,21 +37,20 @@ class FileScorer:
 
 
 class StoreScorer:
-  """N-grams of the training text of a token store: its vocabulary's pieces."""
+  """N-grams of the training text of a token store: its vocabulary's pieces.
+
+  They are counted by each call of `score`, so that several may wait for theirs.
+  """
 
   scorings = ('sum',)
 
-  def __init__(self, path: str, sentences: Sequence[str]):
-    store = corpus.open_store(path)
-    self._tokenizer = store.tokenizer
+  def __init__(self, path: str, sentences: Sequence[str], share: float):
+    self._store, self._share = corpus.open_store(path), share
+    self._tokenizer = self._store.tokenizer
     encoded = self._tokenizer.encode_batch(list(sentences))
     for sentence, ids in zip(sentences, encoded, strict=True):
       if not len(ids):
         raise ValueError(f'{sentence!r}: has no word of {path}')
-    self._words = texts.words_of_store(store).of_token  # of rare types, too
-    (self._scorer,) = ngrams.of_store(
-      store, [ORDER], smoothing.modified_kneser_ney
-    )
 
   def score(
     self, sentences: Sequence[str], **ways: bool | str
@@ -65,8 +63,14 @@ class StoreScorer:
     starts = np.zeros(sizes.sum(), bool)
     starts[begins] = True
     tokens = np.concatenate([np.asarray(ids) for ids in encoded])
-    ids = self._scorer.ids[self._words[tokens]]
-    log_probs = self._scorer.model.log_probs(ids, starts)
+    (scorer,) = ngrams.of_store(
+      self._store,
+      [ORDER],
+      smoothing.modified_kneser_ney,
+      share=self._share,
+    )
+    words = texts.words_of_store(self._store).of_token  # of rare types, too
+    log_probs = scorer.model.log_probs(scorer.ids[words[tokens]], starts)
     return np.add.reduceat(log_probs, begins), sizes.astype(float), _OF_STORE
 
 
@@ -101,6 +105,7 @@ def open_scorer(
 ) -> FileScorer | StoreScorer | ModelScorer:
   """Opens WEIGHTS: an ARPA file, a token store, or a model that is checked.
 
+  STORE@1/N is a store of which only the first Nth of each document is counted.
   `scoring` is 'sum' or, of a BERT, 'holistic'. The scorer's `score` returns the
   sums of sentences in nats, the numbers of pieces that they count, both float
   [sentences], and the way of scoring, for people. Raises ValueError or OSError
@@ -108,8 +113,9 @@ def open_scorer(
   """
   if inputs.is_arpa(path):
     return FileScorer(path)
-  if (epath.Path(path) / 'store.json').exists():
-    return StoreScorer(path, sentences)
+  store, share = ngrams.split_share(path)
+  if ngrams.is_store(store):
+    return StoreScorer(store, sentences, share)
   found = TrainedModel(path, tokenizer, use=None)
   sentence_sums.check_model(found, scoring)
   sentence_sums.encode(found, list(dict.fromkeys(sentences)))

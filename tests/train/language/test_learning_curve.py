@@ -3,8 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
+from data.ngrams import texts
+from data.store import corpus
 from train import minimal_pairs
 from train.language import learning_curve
 from train.run import workdirs
@@ -25,7 +28,7 @@ def pairs(tmp_path):
 def test_checkpoints_double(finished):
   """Of steps 4, 8 and 12, 8 is more than half of the last."""
   workdir, results = finished
-  found = learning_curve.checkpoints(str(workdir))
+  found = learning_curve.points(str(workdir))
   assert [each.name for each in found] == [f'{workdir}@4', f'{workdir}@12']
   store = results['store']
   assert found[-1].words == round(
@@ -43,13 +46,13 @@ def test_each_point_is_that_of_its_checkpoint(
   printed = run_command(minimal_pairs, *given).out
   figures = json.loads(output.read_text())
   (points,) = figures['curves'].values()
-  assert [point['step'] for point in points] == [4, 12]
+  names = [f'{workdir}@{step}' for step in (4, 12)]
+  assert [point['name'] for point in points] == names
   assert picture.read_bytes().startswith(b'\x89PNG')
   assert f'after {points[0]["words"]:,} words: ' in printed
   for point in points:
     alone = tmp_path / 'alone.json'
-    name = f'{workdir}@{point["step"]}'
-    run_command(minimal_pairs, name, pairs, '--output', alone)
+    run_command(minimal_pairs, point['name'], pairs, '--output', alone)
     (model,) = json.loads(alone.read_text())['models'].values()
     assert model['groups'] == point['groups']
 
@@ -77,3 +80,35 @@ def test_what_has_no_curve_is_refused(finished, pairs, run_command, tmp_path):
   ):
     run_command(minimal_pairs, workdir, pairs, '--curve', tmp_path / 'c.png')
   assert not (tmp_path / 'c.png').exists()
+
+
+def test_n_grams_are_counted_in_a_share_of_each_document(
+  small_store, pairs, run_command, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(learning_curve, '_FEWEST_WORDS', 3_000)
+  output = tmp_path / 'figures.json'
+  given = [small_store, pairs, '--curve', tmp_path / 'curve.png']
+  run_command(minimal_pairs, *given, '--output', output)
+  figures = json.loads(output.read_text())
+  (points,) = figures['curves'].values()
+  whole = points[-1]
+  assert 3_000 <= points[0]['words'] < 6_000
+  for place, point in enumerate(points[:-1]):
+    part = 2 ** (len(points) - 1 - place)
+    assert point['name'] == f'{small_store}@1/{part}'
+    assert point['words'] == whole['words'] // part
+  (model,) = figures['models'].values()
+  assert (whole['name'], whole['mean']) == (str(small_store), model['mean'])
+
+
+def test_a_share_of_a_store_is_the_beginning_of_each_document(
+  small_store,
+):
+  store = corpus.open_store(small_store)
+  words = texts.words_of_store(store)
+  halves = np.concatenate(list(texts.store_blocks(store, words, 0.5)))
+  expected = [
+    [texts.BEGIN, *words.of_token[tokens[: -(-len(tokens) // 2)]], texts.END]
+    for tokens in texts.documents(store, held_out=False)
+  ]
+  assert halves.tolist() == [word for text in expected for word in text]

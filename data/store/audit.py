@@ -1,13 +1,15 @@
 """The audit of a store build: counts, dropped text and warnings."""
 
 import collections
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from data.text import languages, text_pieces
 from data.vocabulary import characters
-from data.vocabulary.words import Words
+
+if TYPE_CHECKING:
+  from data.vocabulary.words import Words
 
 SHORT_DOCUMENT = 128  # tokens; a window of BERT's short phase
 MANY_UNKNOWN = 0.01
@@ -36,7 +38,7 @@ def summarise(lengths: collections.Counter) -> dict[str, Any]:
   return {**result, 'histogram': histogram}
 
 
-def describe_words(words: Words, counts: np.ndarray) -> dict[str, Any]:
+def describe_words(words: 'Words', counts: np.ndarray) -> dict[str, Any]:
   """Returns the audit's entries of a store of whole words.
 
   softmax_unknown_rate is the share of the training text, of `counts` int64

@@ -63,9 +63,7 @@ def build_store(
   out = epath.Path(out) if remote else pathlib.Path(out).expanduser().absolute()
   training = tokenization.parse_training(tokenizer)
   loaded = None if training else tokenization.load(tokenizer)
-  has_words = isinstance(loaded, tokenization.Words) or (
-    training is not None and training.kind == 'words'
-  )
+  has_words = training.kind == 'words' if training else loaded.whole_words
   names = languages.split(source)
   if has_words and len(names) > 1:
     raise ValueError(
@@ -135,7 +133,7 @@ def build_store(
         # Nobody can choose where documents of ids end.
         pairs=isinstance(loaded, tokenization.EncoderTokenizer)
         and kinds != ['ids'],
-        windows=not isinstance(loaded, tokenization.Words) and kinds != ['ids'],
+        windows=not has_words and kinds != ['ids'],
       )
       meta = {
         'request': asked,

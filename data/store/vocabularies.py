@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data.store import arrays, pool, units
 from data.text import languages, sources
-from data.vocabulary import tokenization, words
+from data.vocabulary import tokenization
+
+if TYPE_CHECKING:
+  from data.vocabulary.words import Words
 
 # A vocabulary is trained on at most this much text, spread over the source.
 VOCABULARY_BYTES = 100_000_000
@@ -64,18 +67,20 @@ def train_pieces(
 def collect_words(
   text: sources.Source,
   training: tokenization.Training | None,
-  loaded: tokenization.Words | None,
+  loaded: 'Words | None',
   progress: bool,
-) -> tuple[tokenization.Words, str]:
+) -> tuple['Words', str]:
   """Returns a tokenizer of all the text's words and one line on them.
 
   Words are counted in sentences to be encoded, as a sentence's end may cut one.
   """
+  from data.vocabulary import words
+
   split = (loaded or training).split
 
   def texts() -> Iterator[str]:
     with arrays.show_progress('words', text, progress) as update:
-      for piece in text.pieces(tokenization.Words.white_space):
+      for piece in text.pieces(words.Words.white_space):
         update()
         per_line = piece.sentence_per_line or split == 'spaces'
         yield '\n'.join(pool.find_sentences(piece.text, per_line))

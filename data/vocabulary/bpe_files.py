@@ -18,7 +18,10 @@ from data import scratch
 
 VOCAB_FILE = 'encoder.json'
 MERGES_FILE = 'vocab.bpe'
+WORDS_FILE = 'words.txt'
 SETTINGS_FILE = 'tokenizer_settings.json'
+WORD_SYMBOLS = ('<S>', '</S>', '<UNK>')  # a vocabulary of words begins so
+FEWEST_WORDS = len(WORD_SYMBOLS) + 1
 HEADER = '#version: 0.2'
 MAX_DEPTH = 50  # a tokenizer.json has 8
 
@@ -93,6 +96,13 @@ def _lines(file: epath.Path) -> list[str]:
   # Only newlines end a line: some pieces are other separators of Unicode.
   lines = _text(file).replace('\r\n', '\n').split('\n')
   return lines if lines[-1] else lines[:-1]
+
+
+def begins_like_words(file: epath.Path) -> bool:
+  """Returns whether a file begins with a symbol of a vocabulary of words."""
+  with file.open('rb') as stream:
+    first = stream.read(16).removeprefix(b'\xef\xbb\xbf').split(b'\n')[0]
+  return first.rstrip(b'\r').decode(errors='replace') in WORD_SYMBOLS
 
 
 def read_pieces(file: epath.Path) -> list[str]:

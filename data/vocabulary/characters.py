@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from data.vocabulary import bpe_files
+
 # Beyond the bytes, 0 to 255.
 SENTENCE_BEGIN_ID = 256
 SENTENCE_END_ID = 257
@@ -18,8 +20,7 @@ PADDING_ID = 260
 MAX_CHARACTERS = 50
 MAX_BYTES = MAX_CHARACTERS - 2  # between the symbols that begin and end a word
 
-SENTENCE_BEGIN = '<S>'
-SENTENCE_END = '</S>'
+SENTENCE_BEGIN, SENTENCE_END, _ = bpe_files.WORD_SYMBOLS
 _SYMBOLS = {SENTENCE_BEGIN: SENTENCE_BEGIN_ID, SENTENCE_END: SENTENCE_END_ID}
 
 

@@ -1,9 +1,9 @@
 """Loads, trains and extends tokenizers.
 
 `load` recognises a tokenizer by its files, `train` makes a new one of a text.
-WordPiece (BERT) is in `wordpiece`; the byte-pair encodings of GPT, of GPT-2, of
-ModernBERT and RoBERTa are in `bpe`, `byte_bpe` and `encoder_byte_bpe`, imported
-where one is met; the whole words of ELMo are in `words`.
+WordPiece (BERT) is in `wordpiece`. Imported where one is met: the byte-pair
+encodings of GPT, of GPT-2, of ModernBERT and RoBERTa, in `bpe`, `byte_bpe` and
+`encoder_byte_bpe`, and the whole words of ELMo, in `words`.
 """
 
 import dataclasses
@@ -21,7 +21,6 @@ from data.vocabulary import (
   tokenizer_json,
   word_counts,
   wordpiece,
-  words,
 )
 from data.vocabulary.encoder_tokenizer import (
   EncoderTokenizer,
@@ -29,14 +28,12 @@ from data.vocabulary.encoder_tokenizer import (
 )
 from data.vocabulary.tokenizer import Tokenizer
 from data.vocabulary.wordpiece import WordPiece
-from data.vocabulary.words import Words
 
 __all__ = [
   'EncoderTokenizer',
   'MaskingTokenizer',
   'Tokenizer',
   'WordPiece',
-  'Words',
   'has_vocabulary',
   'inherited_ids',
   'load',
@@ -53,14 +50,14 @@ LEAST_SIZES = {
   'wordpiece': 50,
   'bpe': 50,
   'bytebpe': 257,
-  'words': words.MIN_SOFTMAX,
+  'words': bpe_files.FEWEST_WORDS,
 }
 _BPE_FILES = (bpe_files.VOCAB_FILE, bpe_files.MERGES_FILE)
 _SAVED = {
   'wordpiece': (wordpiece.VOCAB_FILE,),
   'bpe': _BPE_FILES,
   'bytebpe': _BPE_FILES,
-  'words': (words.VOCAB_FILE,),
+  'words': (bpe_files.WORDS_FILE,),
   **dict.fromkeys(tokenizer_json.ENCODERS, _BPE_FILES),
 }
 # As published; a tokenizer.json only where there is nothing else.
@@ -69,7 +66,7 @@ _PUBLISHED = (
   ('bpe', ('encoder_bpe_40000.json', 'vocab_40000.bpe')),
   ('bytebpe', _BPE_FILES),
   (None, ('vocab.json', 'merges.txt')),
-  ('words', (words.VOCAB_FILE,)),
+  ('words', (bpe_files.WORDS_FILE,)),
   (None, (tokenizer_json.TOKENIZER_FILE,)),
 )
 
@@ -113,13 +110,15 @@ def load(
     if kind == 'bytebpe':
       kind = tokenizer_json.encoder_kind(files[0]) or kind
   # ELMo's published vocabularies go by any name.
-  elif kind == 'wordpiece' and words.begins_like_words(files[0]):
+  elif kind == 'wordpiece' and bpe_files.begins_like_words(files[0]):
     kind = 'words'
   if kind == 'wordpiece':
     return wordpiece.load_wordpiece(files[0], cased=cased)
   if cased is not None:
     raise ValueError(f'{path}: only WordPiece is cased or not, give no `cased`')
   if kind == 'words':
+    from data.vocabulary import words
+
     return words.load_words(files[0], _settings_of_words(files[0]))
   vocab_file, merges_file = files[0], files[-1]
   if kind == 'bytebpe':
@@ -162,9 +161,10 @@ def _find(path: epath.Path) -> tuple[str | None, list[epath.Path]]:
   if not path.is_dir():
     return 'wordpiece', [path]
   raise FileNotFoundError(
-    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no {words.VOCAB_FILE}, no '
-    'encoder.json with vocab.bpe and no tokenizer.json; give a vocabulary, a '
-    "folder with one, or 'train:wordpiece:8000'"
+    f'folder {path} holds no {wordpiece.VOCAB_FILE}, no'
+    f' {bpe_files.WORDS_FILE}, no encoder.json with vocab.bpe and no'
+    ' tokenizer.json; give a vocabulary, a folder with one, or'
+    " 'train:wordpiece:8000'"
   )
 
 
@@ -187,7 +187,7 @@ def _kind_of(file: epath.Path) -> str:
 def _settings_of_words(file: epath.Path) -> dict[str, Any]:
   """Returns the settings of a words.txt; empty if we did not write the file."""
   settings = _settings(file.parent)
-  ours = file.name == words.VOCAB_FILE and settings.get('type') == 'words'
+  ours = file.name == bpe_files.WORDS_FILE and settings.get('type') == 'words'
   return settings if ours else {}
 
 
@@ -216,7 +216,7 @@ def inherited_ids(tokenizer: Tokenizer, base: Tokenizer) -> np.ndarray:
   """
   from data.vocabulary import bpe
 
-  if isinstance(base, Words):
+  if base.whole_words:
     raise ValueError('whole words are sorted by frequency: none are added')
   if type(tokenizer) is not type(base):
     raise ValueError(
@@ -275,8 +275,7 @@ class Training:
       from data.vocabulary import bpe
 
       return bpe.white_space_of(bpe.default_words())
-    known = {'wordpiece': 'ignored', 'bytebpe': 'kept'}
-    return known.get(self.kind, Words.white_space)
+    return 'kept' if self.kind == 'bytebpe' else 'ignored'
 
 
 def parse_training(tokenizer: str) -> Training | None:
@@ -322,6 +321,8 @@ def train(
   `word_counts.count_texts`; words to predict have one language.
   """
   if training.kind == 'words':
+    from data.vocabulary import words
+
     return words.train_words(texts, training.size, training.split)
   if training.kind == 'wordpiece':
     return wordpiece.train_wordpiece(

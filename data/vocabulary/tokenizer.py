@@ -28,6 +28,7 @@ class Tokenizer(abc.ABC):
     pieces: the vocabulary in the order of ids.
     unk_id: the id of text that the vocabulary lacks; None where it lacks none.
     separators: how many symbols stand between two texts.
+    whole_words: whether the pieces are words by falling frequency: `Words`.
     fingerprint: hex digest of the vocabulary and the settings.
     tokenizer: the Hugging Face tokenizer that finds the ids.
   """
@@ -39,6 +40,7 @@ class Tokenizer(abc.ABC):
   description: str
   tokenizer: tokenizers.Tokenizer
   separators: int = 1
+  whole_words: bool = False
 
   @property
   def vocab_size(self) -> int:

@@ -26,14 +26,14 @@ from data.vocabulary import (
 )
 from data.vocabulary.encoder_tokenizer import MaskingTokenizer
 
-VOCAB_FILE = 'words.txt'
-UNKNOWN = '<UNK>'
-SPECIALS = (characters.SENTENCE_BEGIN, characters.SENTENCE_END, UNKNOWN)
+VOCAB_FILE = bpe_files.WORDS_FILE
+SPECIALS = bpe_files.WORD_SYMBOLS
+UNKNOWN = SPECIALS[-1]
 SPLITS = ('marks', 'spaces')
 # The 1 Billion Word Benchmark has 2.4 million. A type takes about 100 bytes of
 # memory while text is counted, and as many in the table of characters.
 MAX_TYPES = 8_000_000
-MIN_SOFTMAX = len(SPECIALS) + 1
+MIN_SOFTMAX = bpe_files.FEWEST_WORDS
 _CACHE_PARTS = 200_000  # about 50 MB
 _CACHE_LETTERS = 32  # longer ones rarely come again
 _BLOCK = 1 << 16  # types spelt at once
@@ -103,6 +103,7 @@ class Words(MaskingTokenizer):
   split: str
 
   white_space: ClassVar[str] = 'ignored'
+  whole_words: ClassVar[bool] = True
   begin_id: ClassVar[int] = 0
   end_id: ClassVar[int] = 1
   unk_id: ClassVar[int] = 2
@@ -190,13 +191,6 @@ class Words(MaskingTokenizer):
     tokenizer = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = _pre_tokenizer(self.split)
     return tokenizer
-
-
-def begins_like_words(file: epath.Path) -> bool:
-  """Returns whether a file begins with a symbol of a vocabulary of words."""
-  with file.open('rb') as stream:
-    first = stream.read(16).removeprefix(b'\xef\xbb\xbf').split(b'\n')[0]
-  return first.rstrip(b'\r') in [special.encode() for special in SPECIALS]
 
 
 def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:

@@ -150,7 +150,7 @@ def _open_workdir(folder: epath.Path, step: int | None) -> Weights:
     )
   reads_words = families.ARCHITECTURES[name].reads_words
   tokenizer = load_vocabulary(folder, imported)
-  if isinstance(tokenizer, tokenization.Words) and not reads_words:
+  if tokenizer is not None and tokenizer.whole_words and not reads_words:
     tokenizer = tokenizer.predicted()
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
   fields = dict(imported.get('fields', {}))

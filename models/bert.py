@@ -103,8 +103,8 @@ class MlmHead(nn.Module):
   biases: bool = True
 
   @nn.compact
-  def __call__(self, x_BPD: Array, table: layers.TokenTable) -> Array:
-    """Returns float32 logits [B, P, V padded] of the vectors [B, P, D]."""
+  def __call__(self, x_BPD: Array, table: layers.TokenTable) -> layers.Head:
+    """Returns what the logits [B, P, V padded] of [B, P, D] are made of."""
     x_BPD = layers.Linear(
       features=x_BPD.shape[-1:],
       in_names=('embed',),
@@ -126,10 +126,7 @@ class MlmHead(nn.Module):
       layers.named(nn.initializers.zeros, ('vocab',)),
       (layers.pad_vocab(self.vocab_size),),
     )
-    return nn.with_logical_constraint(
-      table.attend(x_BPD, bias),
-      ('batch', 'activation_predictions', 'activation_vocab'),
-    )
+    return table.head(x_BPD, bias)
 
 
 class Bert(nn.Module):
@@ -237,7 +234,8 @@ class Bert(nn.Module):
       hidden [B, T, D] and, with 'pooler', pooled [B, D] in `dtype`; with 'mlm'
       mlm_logits [B, P, V padded] and with 'nsp' nsp_logits [B, 2] (0 = really
       next) in float32; with `all_layers` layers [L + 1, B, T, D], the
-      embeddings first and 'hidden' last.
+      embeddings first and 'hidden' last; with 'mlm' in training mlm_head, what
+      the logits are made of (`layers.Head`).
     """
     self._check_heads(mlm_positions)
     T = tokens.shape[1]
@@ -306,7 +304,7 @@ class Bert(nn.Module):
       predicted_BPD = nn.with_logical_constraint(
         predicted_BPD, ('batch', 'activation_predictions', 'activation_embed')
       )
-      outputs['mlm_logits'] = MlmHead(
+      head = MlmHead(
         vocab_size=self.vocab_size,
         gelu=self.gelu,
         layer_norm_epsilon=self.layer_norm_epsilon,
@@ -314,6 +312,11 @@ class Bert(nn.Module):
         biases=self.biases,
         name='mlm',
       )(predicted_BPD, embeddings.tokens)
+      outputs['mlm_logits'] = nn.with_logical_constraint(
+        head.logits(), ('batch', 'activation_predictions', 'activation_vocab')
+      )
+      if train:
+        outputs['mlm_head'] = head
     return outputs
 
   def _norm(self, name: str) -> LayerNorm:

@@ -192,7 +192,8 @@ class Gpt(nn.Module):
         tokens: GPT's release keeps both in one table.
 
     Returns:
-      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; with a
+      hidden [B, T, D] in `dtype`, lm_logits [B, T, V padded] in float32; in
+      training lm_head, what the logits are made of (`layers.Head`); with a
       cache, `cache` with the T tokens added; with `all_layers` layers [L + 1,
       B, T, D], the embeddings first and 'hidden' last; with `score_positions`
       position_logits [B, T, score_positions] in float32.
@@ -236,13 +237,15 @@ class Gpt(nn.Module):
       )(x_BTD)
       x_BTD = layers.constrain_hidden(x_BTD)
 
+    head = embeddings.tokens.head(x_BTD)
     outputs = {
       'hidden': x_BTD,
       'lm_logits': nn.with_logical_constraint(
-        embeddings.tokens.attend(x_BTD),
-        ('batch', 'activation_length', 'activation_vocab'),
+        head.logits(), ('batch', 'activation_length', 'activation_vocab')
       ),
     }
+    if train:
+      outputs['lm_head'] = head
     if score_positions:
       outputs['position_logits'] = layers.score_rows(
         x_BTD,

@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -288,6 +288,24 @@ def num_parameters(params: dict, vocab_size: int) -> int:
   return total
 
 
+class Head(NamedTuple):
+  """What the logits of tokens are made of.
+
+  Attributes:
+    x_BPD: the vectors of places.
+    table_VD: the vectors of tokens.
+    bias_V: added to each place's logits.
+  """
+
+  x_BPD: Array
+  table_VD: Array
+  bias_V: Array
+
+  def logits(self) -> Array:
+    """Returns them, float32 [B, P, V]."""
+    return score_rows(*self)
+
+
 class TokenTable(nn.Module):
   """Token embeddings, also the matrix of the output softmax.
 
@@ -323,15 +341,19 @@ class TokenTable(nn.Module):
     table_VD = whole_width(self.table_VD, 'activation_vocab')
     return jnp.take(table_VD, tokens_BT, axis=0, mode='clip').astype(self.dtype)
 
-  def attend(self, x_BPD: Array, bias_V: Array | None = None) -> Array:
-    """Returns logits, float32 [B, P, V], of [B, P, D].
+  def head(self, x_BPD: Array, bias_V: Array | None = None) -> Head:
+    """Returns what the logits of vectors [B, P, D] are made of.
 
     They are the lowest float32 at padding, `vocab_size` and up.
     """
     padded = len(self.table_VD)
     bias_V = jnp.zeros(padded) if bias_V is None else bias_V
     bias_V = mask_padding(bias_V, self.vocab_size)
-    return score_rows(x_BPD, self.table_VD, bias_V)
+    return Head(x_BPD, self.table_VD, bias_V)
+
+  def attend(self, x_BPD: Array, bias_V: Array | None = None) -> Array:
+    """Returns the logits, float32 [B, P, V], of `head`."""
+    return self.head(x_BPD, bias_V).logits()
 
 
 @jax.custom_vjp

@@ -51,7 +51,7 @@ class LstmLm(nn.Module):
 
     Returns:
       hidden [B, T, D] in `dtype` and lm_logits [B, T, V padded] in float32,
-      both meaningless at padding.
+      both meaningless at padding; in training lm_head, see `layers.Head`.
     """
     del positions
     layers.check_length(tokens.shape[1], self.max_length)
@@ -70,12 +70,14 @@ class LstmLm(nn.Module):
         lstm_dim=self.lstm_dim, dtype=self.dtype, name=f'layers_{i}'
       )(dropout(x_BTD), token_mask)
     x_BTD = layers.constrain_hidden(dropout(x_BTD))
-    return {
+    head = table.head(x_BTD)
+    outputs = {
       'hidden': x_BTD,
       'lm_logits': nn.with_logical_constraint(
-        table.attend(x_BTD), ('batch', 'activation_length', 'activation_vocab')
+        head.logits(), ('batch', 'activation_length', 'activation_vocab')
       ),
     }
+    return outputs | ({'lm_head': head} if train else {})
 
 
 class Layer(nn.Module):

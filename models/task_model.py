@@ -217,6 +217,7 @@ class TaskModel(nn.Module):
       **request,
     )
     lm_logits_RPV = one(outputs.pop('mlm_logits'), 1, axis=0)
+    outputs.pop('mlm_head', None)
     plain = {
       name: one(x, 0, axis=int(name == 'layers')) for name, x in outputs.items()
     }

@@ -243,7 +243,7 @@ class MaskedTokens(_PairsOfText):
 
     Args:
       outputs: `mlm_logits` [B, P, V] and `nsp_logits` [B, 2] of
-        models.bert.Bert.
+        models.bert.Bert, and its `mlm_head` in training.
       batch: `mlm_targets` int [B, P], `mlm_weights` float [B, P], `nsp_labels`
         int [B] (0 = really next), `nsp_weights` [B], `example_mask` bool [B].
 
@@ -254,9 +254,9 @@ class MaskedTokens(_PairsOfText):
     losses, metrics = {}, {}
     for name in self.predicts:
       targets, weights = _TARGETS[name](batch)
-      values, hits = objectives.score_labels(outputs[f'{name}_logits'], targets)
-      losses[name] = (jnp.sum(values * weights), weights.sum())
-      metrics[f'{name}_accuracy'] = (jnp.sum(hits * weights), weights.sum())
+      losses[name], metrics[f'{name}_accuracy'] = objectives.sum_losses(
+        outputs, name, targets, weights
+      )
     return losses, metrics
 
   def weights(self, batch: Batch) -> dict[str, jax.Array]:
@@ -324,7 +324,8 @@ class LeftToRightTokens(_PairsOfText):
 
   def losses(self, outputs: Outputs, batch: Batch) -> tuple[Sums, Sums]:
     """Returns the loss and the accuracy, see `objectives.lm_losses`."""
-    return objectives.lm_losses({'lm_logits': outputs['mlm_logits']}, batch)
+    loss, hits = objectives.sum_losses(outputs, 'mlm', *self.targets(batch))
+    return {'lm': loss}, {'lm_accuracy': hits}
 
   def targets(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Returns the next tokens and their weights, [B, T]."""

@@ -181,6 +181,8 @@ class DistilledTokens(MaskedTokensAlone):
         (self.teacher, self.taught, None),
       )
     )
+    if 'soft' in self._factors:  # it reads the logits
+      outputs.pop('mlm_head', None)
     projections = None
     if relates:
       layer = self.config.distill.relation_layer or self.teacher.num_layers

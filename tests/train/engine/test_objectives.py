@@ -4,9 +4,10 @@ import bert_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import linen as nn
 
-from models import bert
+from models import bert, layers
 from train.engine import objectives
 
 V = 100  # of 128 after padding
@@ -163,3 +164,62 @@ def test_accumulated_gradients_are_those_of_the_big_batch():
     accumulated,
     whole,
   )
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+  monkeypatch.setattr(objectives, '_BLOCK_LOGITS', 5 * 128)
+
+
+def make_head(dtype=jnp.float32, B=3, P=7, D=16):
+  """Returns a head, labels that some logits hit, and weights, some 0."""
+  keys = jax.random.split(jax.random.key(0), 5)
+  x_BPD = jax.random.normal(keys[0], (B, P, D), dtype)
+  table_VD = jnp.pad(jax.random.normal(keys[1], (V, D)), ((0, 128 - V), (0, 0)))
+  bias_V = layers.mask_padding(jax.random.normal(keys[2], (128,)), V)
+  head = layers.Head(x_BPD, table_VD, bias_V)
+  drawn = jax.random.randint(keys[3], (B, P), 0, V)
+  labels = jnp.where(drawn % 3 == 0, head.logits().argmax(axis=-1), drawn)
+  weights = jax.random.uniform(keys[4], (B, P)) * (drawn % 4 > 0)
+  return head, labels, weights
+
+
+@pytest.mark.usefixtures('small_blocks')
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_losses_by_blocks_are_those_of_the_logits(dtype):
+  """21 places in blocks of 5: with the gradients, and hits of equal logits."""
+  head, labels, weights = make_head(dtype)
+
+  def total(head, by_blocks):
+    outputs = {'lm_logits': head.logits()}
+    outputs |= {'lm_head': head} if by_blocks else {}
+    sums = objectives.sum_losses(outputs, 'lm', labels, weights)
+    return 3 * sums[0][0], sums
+
+  of = jax.jit(
+    jax.value_and_grad(total, has_aux=True), static_argnames='by_blocks'
+  )
+  plain, blocks = (of(head, by_blocks=choice) for choice in (False, True))
+  assert 0 < float(plain[0][1][1][0]) < float(weights.sum())  # some are hits
+  rtol = 1e-5 if dtype == jnp.float32 else 2e-2
+  for expected, found in zip(
+    jax.tree.leaves(plain), jax.tree.leaves(blocks), strict=True
+  ):
+    assert expected.dtype == found.dtype
+    expected, found = np.float32(expected), np.float32(found)
+    bound = rtol * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
+
+
+@pytest.mark.usefixtures('small_blocks')
+def test_a_model_in_training_has_no_array_of_all_logits(one_device):
+  """On one device; on a mesh of several the logits are spread."""
+  del one_device
+  head, labels, weights = make_head()
+
+  def loss(head):
+    outputs = {'lm_logits': head.logits(), 'lm_head': head}
+    return objectives.sum_losses(outputs, 'lm', labels, weights)[0][0]
+
+  text = jax.jit(jax.grad(loss)).lower(head).compile().as_text()
+  assert 'f32[5,128]' in text and 'f32[3,7,128]' not in text

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.vocabulary import characters
-from data.vocabulary.words import split_with_spans, split_words
 
 
 class WordNumbers:
@@ -28,6 +27,8 @@ class WordNumbers:
 
   def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns the numbers of each text's words; see `words.split_words`."""
+    from data.vocabulary.words import split_words
+
     return [
       [self._number(word) for word in split_words(text, self._split)]
       for text in texts
@@ -37,6 +38,8 @@ class WordNumbers:
     self, texts: Sequence[str]
   ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """Returns each text's numbers, and the words' (begin, end) in the text."""
+    from data.vocabulary.words import split_with_spans
+
     encoded = []
     for text in texts:
       found = split_with_spans(text, self._split)

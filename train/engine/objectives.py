@@ -115,15 +115,15 @@ def _head_loss_forward(
   head: layers.Head, labels: Array, weights: Array
 ) -> tuple[tuple[Array, Array], layers.Head]:
   x_BPD, table_VD, bias_V = head
-  (V, D), N = table_VD.shape, labels.size
+  (V, D), places = table_VD.shape, labels.size
   table_VD = table_VD.astype(x_BPD.dtype)
-  blocks = max(1, -(-N * V // _BLOCK_LOGITS))
-  size = -(-N // blocks)
+  blocks = max(1, -(-places * V // _BLOCK_LOGITS))
+  N = -(-places // blocks)
 
-  def split(x: Array, *widths: int) -> Array:  # [blocks, size, ...]
-    x = x.reshape(N, *widths)
-    x = jnp.pad(x, ((0, blocks * size - N), *((0, 0) for _ in widths)))
-    return x.reshape(blocks, size, *widths)
+  def split(x: Array, *widths: int) -> Array:  # [blocks, N, ...]
+    x = x.reshape(places, *widths)
+    x = jnp.pad(x, ((0, blocks * N - places), *((0, 0) for _ in widths)))
+    return x.reshape(blocks, N, *widths)
 
   def add(
     so_far: tuple[Array, ...], block: tuple[Array, ...]
@@ -131,8 +131,8 @@ def _head_loss_forward(
     x_ND, labels_N, weights_N = block
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
     logits_NV = product('ND,VD->NV', x_ND, table_VD) + bias_V
-    places_NV = lax.broadcasted_iota(jnp.int32, logits_NV.shape, 1)
-    is_label_NV = places_NV == labels_N[:, None]
+    tokens_NV = lax.broadcasted_iota(jnp.int32, logits_NV.shape, 1)
+    is_label_NV = tokens_NV == labels_N[:, None]
     at_labels_N = jnp.take_along_axis(
       logits_NV, labels_N[:, None], axis=1, mode='clip'
     )[:, 0]
@@ -156,7 +156,7 @@ def _head_loss_forward(
   labels = jnp.clip(labels, 0, V - 1)  # as `score_labels` reads them
   split_up = split(x_BPD, D), split(labels), split(weights)
   (loss, hits, by_table_DV, by_bias_V), by_x = lax.scan(add, empty, split_up)
-  by_x_BPD = by_x.reshape(-1, D)[:N].reshape(x_BPD.shape)
+  by_x_BPD = by_x.reshape(-1, D)[:places].reshape(x_BPD.shape)
   gradient = layers.Head(
     by_x_BPD,
     by_table_DV.T.astype(head.table_VD.dtype),

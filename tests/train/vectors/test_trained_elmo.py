@@ -99,6 +99,7 @@ def test_workdirs(tmp_path, monkeypatch):
       vocab_size=33,
       softmax_size=33,
       split='marks',
+      whole_words=True,
       pieces=[''] * 33,
       continuations=lambda: None,
       **dict.fromkeys(('pad_id', 'cls_id', 'sep_id', 'mask_id', 'unk_id'), 2),

@@ -20,7 +20,9 @@ Array = jax.Array
 Batch = Mapping[str, Array]
 SumAndWeight = tuple[Array, Array]
 
-_BLOCK_LOGITS = 1 << 22  # computed at a time, see `_head_loss`
+# Places of a block in `_head_loss`, for each feature. A block's logits should
+# stay in the caches, but each block adds to a gradient of the table's size.
+_PLACES_PER_FEATURE = 4
 
 
 def score_labels(logits: Array, labels: Array) -> tuple[Array, Array]:
@@ -117,7 +119,7 @@ def _head_loss_forward(
   x_BPD, table_VD, bias_V = head
   (V, D), places = table_VD.shape, labels.size
   table_VD = table_VD.astype(x_BPD.dtype)
-  blocks = max(1, -(-places * V // _BLOCK_LOGITS))
+  blocks = -(-places // (_PLACES_PER_FEATURE * D))
   N = -(-places // blocks)
 
   def split(x: Array, *widths: int) -> Array:  # [blocks, N, ...]

@@ -166,12 +166,7 @@ def test_accumulated_gradients_are_those_of_the_big_batch():
   )
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-  monkeypatch.setattr(objectives, '_BLOCK_LOGITS', 5 * 128)
-
-
-def make_head(dtype=jnp.float32, B=3, P=7, D=16):
+def make_head(dtype=jnp.float32, B=3, P=47, D=8):
   """Returns a head, labels that some logits hit, and weights, some 0."""
   keys = jax.random.split(jax.random.key(0), 5)
   x_BPD = jax.random.normal(keys[0], (B, P, D), dtype)
@@ -184,10 +179,9 @@ def make_head(dtype=jnp.float32, B=3, P=7, D=16):
   return head, labels, weights
 
 
-@pytest.mark.usefixtures('small_blocks')
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_losses_by_blocks_are_those_of_the_logits(dtype):
-  """21 places in blocks of 5: with the gradients, and hits of equal logits."""
+  """141 places in blocks of 29: with the gradients, and hits of equal logits."""
   head, labels, weights = make_head(dtype)
 
   def total(head, by_blocks):
@@ -211,7 +205,6 @@ def test_losses_by_blocks_are_those_of_the_logits(dtype):
     np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
 
 
-@pytest.mark.usefixtures('small_blocks')
 def test_a_model_in_training_has_no_array_of_all_logits(one_device):
   """On one device; on a mesh of several the logits are spread."""
   del one_device
@@ -222,4 +215,4 @@ def test_a_model_in_training_has_no_array_of_all_logits(one_device):
     return objectives.sum_losses(outputs, 'lm', labels, weights)[0][0]
 
   text = jax.jit(jax.grad(loss)).lower(head).compile().as_text()
-  assert 'f32[5,128]' in text and 'f32[3,7,128]' not in text
+  assert 'f32[29,128]' in text and 'f32[3,47,128]' not in text

@@ -181,7 +181,7 @@ def make_head(dtype=jnp.float32, B=3, P=47, D=8):
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_losses_by_blocks_are_those_of_the_logits(dtype):
-  """141 places in blocks of 29: with the gradients, and hits of equal logits."""
+  """141 places in blocks of 29, with the gradients and hits of equal logits."""
   head, labels, weights = make_head(dtype)
 
   def total(head, by_blocks):

@@ -26,14 +26,12 @@ from data.vocabulary import (
 )
 from data.vocabulary.encoder_tokenizer import MaskingTokenizer
 
-VOCAB_FILE = bpe_files.WORDS_FILE
 SPECIALS = bpe_files.WORD_SYMBOLS
 UNKNOWN = SPECIALS[-1]
 SPLITS = ('marks', 'spaces')
 # The 1 Billion Word Benchmark has 2.4 million. A type takes about 100 bytes of
 # memory while text is counted, and as many in the table of characters.
 MAX_TYPES = 8_000_000
-MIN_SOFTMAX = bpe_files.FEWEST_WORDS
 _CACHE_PARTS = 200_000  # about 50 MB
 _CACHE_LETTERS = 32  # longer ones rarely come again
 _BLOCK = 1 << 16  # types spelt at once
@@ -181,7 +179,7 @@ class Words(MaskingTokenizer):
       'split': self.split,
     }
     folder = bpe_files.save_settings(folder, settings)
-    bpe_files.write_pieces(folder / VOCAB_FILE, self.pieces)
+    bpe_files.write_pieces(folder / bpe_files.WORDS_FILE, self.pieces)
 
   @functools.cached_property
   def tokenizer(self) -> tokenizers.Tokenizer:
@@ -203,9 +201,10 @@ def load_words(file: epath.Path, settings: Mapping[str, Any]) -> Words:
   size = settings.get('softmax_size') if settings else len(pieces)
   split = settings.get('split') if settings else 'spaces'
   place = file.parent / bpe_files.SETTINGS_FILE if settings else file
-  if type(size) is not int or not MIN_SOFTMAX <= size <= len(pieces):
+  least = bpe_files.FEWEST_WORDS
+  if type(size) is not int or not least <= size <= len(pieces):
     raise ValueError(
-      f'{place}: softmax_size is {size!r}, expected {MIN_SOFTMAX} to'
+      f'{place}: softmax_size is {size!r}, expected {least} to'
       f' {len(pieces):,}, the lines of {file}'
     )
   if split not in SPLITS:

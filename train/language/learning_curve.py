@@ -8,7 +8,6 @@ from etils import epath
 from data.ngrams import texts
 from data.store import corpus
 from train.host import files, pictures
-from train.language import ngrams
 from train.run import checkpoint, training_phases, workdirs
 
 _FEWEST_WORDS = 100_000  # that the n-grams of a curve are counted in
@@ -34,7 +33,7 @@ def points(weights: str) -> list[Point]:
   a workdir of a pre-training nor a token store. Raises ValueError for a workdir
   that does not tell how many tokens a word has.
   """
-  if ngrams.is_store(weights):
+  if corpus.is_store(weights):
     return _shares(weights)
   facts = epath.Path(weights) / workdirs.STORE_FILE
   return _checkpoints(weights, facts) if facts.exists() else []

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,15 +47,10 @@ def counted(
     yield counts.count(blocks, order, len(words), folder)
 
 
-def is_store(path: str) -> bool:
-  """Returns whether a token store lies there."""
-  return epath.Path(path, 'store.json').exists()
-
-
 def split_share(path: str) -> tuple[str, float]:
   """Returns the store and the share of its documents that STORE@1/N names."""
-  store, found, parts = path.rpartition('@1/')
-  return (store, 1 / int(parts)) if found and parts.isdigit() else (path, 1.0)
+  found = re.fullmatch(r'(.+)@1/([1-9]\d*)', path)
+  return (found[1], 1 / int(found[2])) if found else (path, 1.0)
 
 
 def of_store(

@@ -114,7 +114,7 @@ def open_scorer(
   if inputs.is_arpa(path):
     return FileScorer(path)
   store, share = ngrams.split_share(path)
-  if ngrams.is_store(store):
+  if corpus.is_store(store):
     return StoreScorer(store, sentences, share)
   found = TrainedModel(path, tokenizer, use=None)
   sentence_sums.check_model(found, scoring)

@@ -51,8 +51,7 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
 
 
 def _has_store(config: ml_collections.ConfigDict) -> bool:
-  folder = config.data.folder or workdirs.default_store(config)
-  return epath.Path(folder, 'store.json').exists()
+  return corpus.is_store(config.data.folder or workdirs.default_store(config))
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import ml_collections
-from etils import epath
 
-from data.store import build
+from data.store import build, corpus
 from data.vocabulary import tokenization
 from models.layers import Params
 from train.architectures import families
@@ -121,7 +120,7 @@ def plan_parts(
   phases = training_phases.resolve_phases(config, {})
   pretraining.check_batches(config, phases, mesh)
   folder, tokenizer = config.data.folder, config.data.tokenizer
-  if folder and epath.Path(folder, 'store.json').exists():
+  if folder and corpus.is_store(folder):
     tokenizer = folder
   size = build.trained_size(tokenizer)  # None if it is trained already
   size = size or Vocabulary.of(tokenization.load(tokenizer)).size

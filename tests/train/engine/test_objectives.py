@@ -181,7 +181,7 @@ def make_head(dtype=jnp.float32, B=3, P=47, D=8):
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 def test_losses_by_blocks_are_those_of_the_logits(dtype):
-  """141 places in blocks of 29, with the gradients and hits of equal logits."""
+  """141 places in blocks of 29, with hits and all gradients."""
   head, labels, weights = make_head(dtype)
 
   def total(head, by_blocks):
@@ -205,9 +205,7 @@ def test_losses_by_blocks_are_those_of_the_logits(dtype):
     np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
 
 
-def test_a_model_in_training_has_no_array_of_all_logits(one_device):
-  """On one device; on a mesh of several the logits are spread."""
-  del one_device
+def test_no_array_of_all_logits_is_made_where_losses_are_by_blocks():
   head, labels, weights = make_head()
 
   def loss(head):

@@ -27,7 +27,6 @@ import zlib
 from typing import Any
 
 import numpy as np
-from etils import epath
 
 from data import storage
 from data.store import folders
@@ -184,11 +183,6 @@ def read_meta(folder: Any) -> dict[str, Any]:
   return meta
 
 
-def is_store(folder: str | os.PathLike) -> bool:
-  """Returns whether a folder, local or `gs://...`, holds a token store."""
-  return epath.Path(folder, 'store.json').exists()
-
-
 def is_half_written(folder: Any) -> bool:
   """Returns whether a folder has arrays of a store but no store.json."""
   return not (folder / 'store.json').exists() and any(
@@ -302,6 +296,8 @@ def _fetch(
   folder: str | os.PathLike, cache: pathlib.Path, *, again: bool = False
 ) -> pathlib.Path:
   """Returns a store's copy in the cache, made if it is missing or `again`."""
+  from etils import epath
+
   origin = epath.Path(folder)
   meta = read_meta(origin)
   target = cache / f'{origin.name}-{meta["digest"][:16]}'

@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from etils import epath
+
 from data import scratch
 from data.text import text_files
 
@@ -30,6 +32,11 @@ def default_cache(name: str) -> pathlib.Path:
   """Returns the folder of the user's cache for files of one kind."""
   home = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
   return pathlib.Path(home, 'sesame', name)
+
+
+def is_store(folder: str | os.PathLike) -> bool:
+  """Returns whether a folder, local or `gs://...`, holds a token store."""
+  return epath.Path(folder, 'store.json').exists()
 
 
 @contextlib.contextmanager

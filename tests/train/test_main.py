@@ -23,7 +23,9 @@ OURS = ('configs', 'data', 'models', 'train')
 
 def print_frames():
   for frame in traceback.extract_stack()[:-2]:
-    if frame.filename.startswith(root):
+    # An environment may lie in the clone.
+    is_ours = 'site-packages' not in frame.filename
+    if is_ours and frame.filename.startswith(root):
       print('FRAME', frame.filename.removeprefix(root), frame.name)
 
 def print_loaded():

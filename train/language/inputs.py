@@ -11,7 +11,7 @@ from etils import epath
 
 from data.ngrams import smoothing
 from data.ngrams.model import Model
-from data.store import corpus
+from data.store import folders
 from data.text import text_files
 from train.host import files
 from train.host.files import Json
@@ -183,7 +183,7 @@ def ngram_source(path: str) -> str:
   if is_arpa(path):
     files.check_readable(path)
     return 'arpa'
-  if folder.is_dir() and corpus.is_store(folder):
+  if folder.is_dir() and folders.is_store(folder):
     return 'store'
   if folder.is_dir() and (folder / 'config.json').exists():
     return 'workdir'

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from etils import epath
 
 from data.ngrams import texts
-from data.store import corpus
+from data.store import corpus, folders
 from train.host import files, pictures
 from train.run import checkpoint, training_phases, workdirs
 
@@ -33,7 +33,7 @@ def points(weights: str) -> list[Point]:
   a workdir of a pre-training nor a token store. Raises ValueError for a workdir
   that does not tell how many tokens a word has.
   """
-  if corpus.is_store(weights):
+  if folders.is_store(weights):
     return _shares(weights)
   facts = epath.Path(weights) / workdirs.STORE_FILE
   return _checkpoints(weights, facts) if facts.exists() else []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.ngrams import smoothing, texts
-from data.store import corpus
+from data.store import corpus, folders
 from train.language import inputs, ngrams, sentence_sums
 from train.vectors.trained_model import TrainedModel
 
@@ -114,7 +114,7 @@ def open_scorer(
   if inputs.is_arpa(path):
     return FileScorer(path)
   store, share = ngrams.split_share(path)
-  if corpus.is_store(store):
+  if folders.is_store(store):
     return StoreScorer(store, sentences, share)
   found = TrainedModel(path, tokenizer, use=None)
   sentence_sums.check_model(found, scoring)

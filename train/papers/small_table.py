@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from configs.tables import base
 from configs.tables.base import Table
-from data.store import corpus
+from data.store import folders
 from train.host import console, files
 from train.host.files import Json
 from train.papers import (
@@ -340,7 +340,7 @@ class SmallTable:
     text = f'{self._data or "DATA"}/{TEXT}/*.txt'
     of_stores = {each.store: each for each in plan.pretrainings}
     for store, one in of_stores.items():
-      if not corpus.is_store(store):
+      if not folders.is_store(store):
         print(one.preparing(text))
     for each in plan.pretrainings:
       print(each.command)

@@ -13,7 +13,7 @@ from etils import epath
 from flax import linen as nn
 
 from configs import base
-from data.store import corpus
+from data.store import folders
 from data.vocabulary import tokenization
 from data.vocabulary.tokenizer import Tokenizer
 from models.layers import Params
@@ -277,7 +277,7 @@ def known_tokenizer(config: ml_collections.ConfigDict) -> Tokenizer | None:
   """Returns the tokenizer of a run; None if it is still to be trained."""
   data = config.data
   folder = epath.Path(data.folder or workdirs.default_store(config))
-  if corpus.is_store(folder):
+  if folders.is_store(folder):
     return tokenization.load(folder)
   if tokenization.parse_training(data.tokenizer) is None:
     return tokenization.load(data.tokenizer)

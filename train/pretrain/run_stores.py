@@ -7,7 +7,7 @@ from etils import epath
 
 from data import storage
 from data.by_name import ByName
-from data.store import build, corpus, texts
+from data.store import build, corpus, folders, texts
 from data.text import languages
 from train.host import processes
 from train.host.files import Json
@@ -51,7 +51,7 @@ def check_downloaded(config: ml_collections.ConfigDict) -> None:
 
 
 def _has_store(config: ml_collections.ConfigDict) -> bool:
-  return corpus.is_store(config.data.folder or workdirs.default_store(config))
+  return folders.is_store(config.data.folder or workdirs.default_store(config))
 
 
 def open_store(config: ml_collections.ConfigDict) -> corpus.Store:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 
-from data.store import build, corpus
+from data.store import build, folders
 from data.vocabulary import tokenization
 from models.layers import Params
 from train.architectures import families
@@ -120,7 +120,7 @@ def plan_parts(
   phases = training_phases.resolve_phases(config, {})
   pretraining.check_batches(config, phases, mesh)
   folder, tokenizer = config.data.folder, config.data.tokenizer
-  if folder and corpus.is_store(folder):
+  if folder and folders.is_store(folder):
     tokenizer = folder
   size = build.trained_size(tokenizer)  # None if it is trained already
   size = size or Vocabulary.of(tokenization.load(tokenizer)).size

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
-from data import scratch, storage
+from data import program, scratch, storage
 from data.steady_errors import SteadyErrors
 from data.text import text_files
 from data.vocabulary.word2vec import phrases
@@ -25,7 +25,7 @@ from data.vocabulary.word2vec import phrases
 def main(arguments: Sequence[str] | None = None) -> int:
   """Joins phrases as the arguments say; returns the exit code."""
   parser = argparse.ArgumentParser(
-    prog='python -m data.phrases',
+    prog=program.called('data.phrases'),
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from data import scratch, storage
+from data import program, scratch, storage
 from data.steady_errors import SteadyErrors
 from data.store import audit as audits
 from data.store import build
@@ -20,7 +20,7 @@ from data.text import languages
 def main(arguments: Sequence[str] | None = None) -> int:
   """Builds a store as the arguments say; returns the exit code."""
   parser = argparse.ArgumentParser(
-    prog='python -m data.prepare',
+    prog=program.called('data.prepare'),
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )

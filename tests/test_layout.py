@@ -61,6 +61,7 @@ LIBRARIES = {
   'data.by_name',
   'data.hub',
   'data.scratch',
+  'data.program',
   'data.steady_errors',
   'data.storage',
 }

@@ -18,6 +18,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from data import program
 from train.benches.options import (
   ABOUT,
   NUMBERS,
@@ -38,13 +39,14 @@ place), gpt2_step, decoding, first_step, and store if --text is given."""
 
 
 def main(
-  prog: str = 'python -m train.bench',
-  rivals: Mapping[str, 'Programs'] | None = None,
+  prog: str | None = None, rivals: Mapping[str, 'Programs'] | None = None
 ) -> None:
-  """Runs the command `prog`; with `rivals`, only benches that have some.
+  """Runs the benches; with `rivals`, only those that have some.
 
-  `rivals` are as in `table.run`.
+  `prog` begins the command, if it is not this module's. `rivals` are as in
+  `table.run`.
   """
+  prog = prog or program.called('train.bench')
   known = [name for name in OF_BENCHES if not rivals or name in rivals]
   parser = argparse.ArgumentParser(
     prog=prog,

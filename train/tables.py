@@ -26,13 +26,13 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from data import storage
+from data import program, storage
 from train.papers import table_rows
 
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
-    prog='python -m train.tables',
+    prog=program.called('train.tables'),
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,  # --seed is no --seeds

@@ -25,7 +25,7 @@ import configs
 import data
 import models
 import train
-from data import scratch, storage
+from data import program, scratch, storage
 from data.steady_errors import SteadyErrors
 from train.host import chips, files
 
@@ -77,7 +77,7 @@ def parser(
   argument WEIGHTS, which comes with --tokenizer; None leaves both out.
   """
   made = argparse.ArgumentParser(
-    prog=f'python -m train.{name}',
+    prog=program.called(f'train.{name}'),
     description=doc,
     formatter_class=_Help,
     epilog=epilog,
@@ -243,7 +243,7 @@ def run_with_config(
           known += ' of your own'
         raise ValueError(
           f'--{name} is missing; {known}. For example:\n'
-          f'  python -m train.{door} --config {example}'
+          f'  {program.called(f"train.{door}")} --config {example}'
         )
     logging.set_verbosity(logging.WARNING)  # orbax logs every file it writes
     # It logs what it raises, too; one message is enough.

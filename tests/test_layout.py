@@ -55,13 +55,13 @@ ROOMS = {
     'benches',
   ),
 }
-# Not commands: the hub's downloads, object storage, folders to write in and a
-# log that may fail, before every room.
+# Not commands: the hub's downloads, object storage, folders to write in, how a
+# command was begun and a log that may fail, before every room.
 LIBRARIES = {
   'data.by_name',
   'data.hub',
-  'data.scratch',
   'data.program',
+  'data.scratch',
   'data.steady_errors',
   'data.storage',
 }

@@ -1,6 +1,6 @@
 """How often a model prefers the good sentence of a pair (BLiMP, Zorro).
 
-python -m train.minimal_pairs WEIGHTS PAIRS [--beside WEIGHTS ...]
+python -m train.minimal_pairs WEIGHTS PAIRS [PAIRS ...] [--beside WEIGHTS ...]
 
 A minimal pair is a good sentence and a bad one that differ in little. A model
 is right if it gives the good sentence the higher score; a tie is wrong.
@@ -9,11 +9,12 @@ PAIRS is a folder of BLiMP (NAME.jsonl) or of Zorro (NAME.txt: each bad sentence
 is followed by its good one), or a file of your own: JSONL with good, bad and
 perhaps group on each line, or .tsv with these titles. WEIGHTS is a model that
 predicts tokens (GPT, GPT-2, LSTM, NNLM, ELMo, BERT), a file of n-grams (.arpa),
-or a token store, whose 5-grams are counted. If the folder has BLiMP's
-models_summary.jsonl, published systems stand beside the models.
+or a token store, whose 5-grams are counted. Published systems stand beside the
+models if PAIRS has all groups of BLiMP or of Zorro.
 """
 
 import argparse
+import collections
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from train.host import files
-from train.language import learning_curve, minimal_pairs
+from train.host.files import Json
+from train.language import learning_curve, minimal_pairs, published_pairs
 from train.language.learning_curve import Point
+from train.language.minimal_pairs import Figures, MinimalPair
 from train.run import command
 
-SCORINGS = ('sum', 'mean', 'holistic')
+SCORINGS = ('sum', 'mean', 'forward', 'backward', 'holistic')
 
 
 def main() -> None:
@@ -40,6 +43,7 @@ def main() -> None:
   add, switch, number = command.adders(parser)
   add(
     'pairs',
+    nargs='+',
     metavar='PAIRS',
     help='folder of BLiMP or Zorro, or a file of your own (.jsonl, .tsv)',
   )
@@ -55,9 +59,10 @@ def main() -> None:
     '--scoring',
     choices=SCORINGS,
     default='sum',
-    help='score of a sentence: the sum over its pieces (the default), their'
-    ' mean, or, only for a BERT, minus the mean cross-entropy of the unmasked'
-    ' sentence (holistic)',
+    help='score of a sentence: the sum over its pieces (the default, for GPT-2'
+    ' as in lm-evaluation-harness), their mean, for an ELMo the sum by its'
+    ' forward or backward language model alone, or for a BERT minus the mean'
+    ' cross-entropy of the unmasked sentence (holistic)',
   )
   switch(
     '--within_word',
@@ -95,49 +100,39 @@ def _run(arguments: argparse.Namespace) -> None:
   ):
     files.check_writable(path)
   names = [arguments.weights, *arguments.beside]
-  if len(set(names)) < len(names):
-    raise ValueError('--beside: the same WEIGHTS twice')
-  pairs = minimal_pairs.limited(
-    minimal_pairs.read(arguments.pairs), arguments.limit
-  )
-  others = minimal_pairs.published(arguments.pairs)
+  for option, given in (('--beside', names), ('PAIRS', arguments.pairs)):
+    if len(set(given)) < len(given):
+      raise ValueError(f'{option}: the same twice')
+  sets = {
+    path: minimal_pairs.limited(minimal_pairs.read(path), arguments.limit)
+    for path in arguments.pairs
+  }
+  kept = _kept(names) if arguments.curve else {}
+  earlier = [point.name for points in kept.values() for point in points[:-1]]
+  scores, ways = _score([*names, *earlier], sets, arguments)
   from train.host import device
 
-  kept = _kept(names) if arguments.curve else {}
-  scores, ways = _score(names, pairs, arguments)
-  results = {
-    name: {'scoring': ways[name], **minimal_pairs.figures(pairs, *score)}
-    for name, score in scores.items()
-  }
-  first, *rest = (good > bad for good, bad in scores.values())
   figures = {
     'command': f'python -m train.minimal_pairs {shlex.join(sys.argv[1:])}',
     'revision': device.revision(),
-    'models': results,
-    'published': others,
-    'mcnemar': {
-      name: minimal_pairs.mcnemar(first, other)
-      for name, other in zip(names[1:], rest, strict=True)
+    'scored': {name: ways[name] for name in names},
+    'pairs': {
+      path: _figures(pairs, scores[path], names, kept, arguments.scoring)
+      for path, pairs in sets.items()
     },
   }
   if arguments.curve:
-    curves = _curves(kept, results, pairs, arguments)
-    figures['curves'] = curves
-    means = {
-      name: sum(shares.values()) / len(shares)
-      for name, shares in others.items()
-    }
-    learning_curve.draw(arguments.curve, curves, means)
+    learning_curve.draw(arguments.curve, figures['pairs'])
   if arguments.scores:
-    minimal_pairs.write_scores(arguments.scores, pairs, scores)
+    minimal_pairs.write_scores(arguments.scores, sets, scores, names)
   if arguments.figure:
-    minimal_pairs.draw(arguments.figure, results, others, pairs)
+    minimal_pairs.draw(arguments.figure, figures['pairs'])
   if arguments.output:
     files.write_atomically(arguments.output, files.as_json(figures) + '\n')
   if arguments.json:
     print(files.as_json(figures))
   else:
-    _print(figures, pairs)
+    _print(figures)
 
 
 def _kept(names: Sequence[str]) -> dict[str, list[Point]]:
@@ -151,83 +146,114 @@ def _kept(names: Sequence[str]) -> dict[str, list[Point]]:
   return {name: found for name, found in kept.items() if found}
 
 
-def _curves(
-  kept: Mapping[str, Sequence[Point]],
-  results: Mapping[str, minimal_pairs.Figures],
-  pairs: Sequence[minimal_pairs.MinimalPair],
-  arguments: argparse.Namespace,
-) -> dict[str, list[minimal_pairs.Figures]]:
-  """Returns each model's shares of right pairs after so many words.
-
-  The last point is the model itself, whose `results` are there.
-  """
-  curves = {}
-  for model, found in kept.items():
-    earlier = [each.name for each in found[:-1]]
-    scores, _ = _score(earlier, pairs, arguments)
-    figures = [minimal_pairs.figures(pairs, *scores[name]) for name in earlier]
-    curves[model] = [
-      {'name': each.name, 'words': each.words}
-      | {key: of[key] for key in ('mean', 'interval', 'share', 'groups')}
-      for each, of in zip(found, [*figures, results[model]], strict=True)
-    ]
-  return curves
-
-
 def _score(
   names: Sequence[str],
-  pairs: Sequence[minimal_pairs.MinimalPair],
+  sets: Mapping[str, Sequence[MinimalPair]],
   arguments: argparse.Namespace,
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns each model's scores [2, pairs], good ones first, and the way."""
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, str]]:
+  """Returns PAIRS -> model -> scores [2, pairs], good ones first, and the ways.
+
+  The first model has the tokenizer of the arguments.
+  """
   from train.language import sentence_scorers
 
-  sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
-  scoring = 'holistic' if arguments.scoring == 'holistic' else 'sum'
+  pairs = [pair for of in sets.values() for pair in of]
+  scoring = 'sum' if arguments.scoring == 'mean' else arguments.scoring
   scorers = [  # all are checked before one is scored
-    sentence_scorers.open_scorer(
-      name, sentences, scoring, None if place else arguments.tokenizer
+    sentence_scorers.open_for_pairs(
+      name,
+      pairs,
+      scoring,
+      None if place else arguments.tokenizer,
+      within_word=arguments.within_word,
     )
     for place, name in enumerate(names)
   ]
-  scores, ways = {}, {}
+  ends = np.cumsum([len(of) for of in sets.values()])[:-1]
+  scores, ways = collections.defaultdict(dict), {}
   for name, scorer in zip(names, scorers, strict=True):
     sums, sizes, ways[name] = scorer.score(
-      sentences, scoring=scoring, within_word=arguments.within_word
+      minimal_pairs.sentences(pairs),
+      scoring=scoring,
+      within_word=arguments.within_word,
     )
     if arguments.scoring == 'mean':
       sums, ways[name] = sums / sizes, f'{ways[name]}, divided by their number'
-    scores[name] = np.stack(np.split(sums, 2))
+    both = np.split(np.stack(np.split(sums, 2)), ends, axis=1)
+    for path, of in zip(sets, both, strict=True):
+      scores[path][name] = of
   return scores, ways
 
 
-def _print(
-  figures: Mapping[str, files.Json], pairs: Sequence[minimal_pairs.MinimalPair]
-) -> None:
-  results, others = figures['models'], figures['published']
-  print(minimal_pairs.table(results, others, pairs))
-  for name, found in results.items():
-    low, high = found['interval']
-    print(
-      f'{name}: {100 * found["mean"]:.1f} % ({100 * low:.1f} to'
-      f' {100 * high:.1f}) over {len(found["groups"])} groups,'
-      f' {100 * found["share"]:.1f} % of {found["pairs"]:,} pairs,'
-      f' {found["ties"]:,} ties. Scored: {found["scoring"]}.'
-    )
-  for name, test in figures['mcnemar'].items():
-    print(
-      f'Only {next(iter(results))} has {test["only_first"]:,} pairs right, only'
-      f' {name} {test["only_second"]:,}: p = {test["p"]:.2g} (McNemar, exact).'
-    )
-  for name, points in figures.get('curves', {}).items():
-    for point in points:
-      low, high = point['interval']
-      print(
-        f'{name} after {point["words"]:,} words: {100 * point["mean"]:.1f} %'
-        f' ({100 * low:.1f} to {100 * high:.1f})'
+def _figures(
+  pairs: Sequence[MinimalPair],
+  scores: Mapping[str, np.ndarray],
+  names: Sequence[str],
+  kept: Mapping[str, Sequence[Point]],
+  scoring: str,
+) -> dict[str, Json]:
+  """Returns the figures of one PAIRS, of models, curves and published systems.
+
+  The last point of a curve is the model itself.
+  """
+  found = {
+    name: minimal_pairs.figures(pairs, *of) for name, of in scores.items()
+  }
+  right = {name: good > bad for name, (good, bad) in scores.items()}
+  first, *others = names
+  curves = {
+    model: [
+      {'name': point.name, 'words': point.words} | _curve_figures(of)
+      for point, of in zip(
+        points,
+        [*(found[each.name] for each in points[:-1]), found[model]],
+        strict=True,
       )
-  if others:
-    print('Published: the rows of models_summary.jsonl, of whole sentences.')
+    ]
+    for model, points in kept.items()
+  }
+  return {
+    'models': {name: found[name] for name in names},
+    'published': published_pairs.beside(found[first]['groups'], scoring),
+    'mcnemar': {
+      name: minimal_pairs.mcnemar(right[first], right[name]) for name in others
+    },
+    **({'curves': curves} if curves else {}),
+  }
+
+
+def _curve_figures(of: Figures) -> Figures:
+  return {key: of[key] for key in ('mean', 'interval', 'share', 'groups')}
+
+
+def _print(figures: Mapping[str, Json]) -> None:
+  for path, of in figures['pairs'].items():
+    if len(figures['pairs']) > 1:
+      print(f'# {path}\n')
+    print(minimal_pairs.table(of['models'], of['published']))
+    for name, found in of['models'].items():
+      low, high = found['interval']
+      print(
+        f'{name}: {100 * found["mean"]:.1f} % ({100 * low:.1f} to'
+        f' {100 * high:.1f}) over {len(found["groups"])} groups,'
+        f' {100 * found["share"]:.1f} % of {found["pairs"]:,} pairs,'
+        f' {found["ties"]:,} ties. Scored: {figures["scored"][name]}.'
+      )
+    first = next(iter(of['models']))
+    for name, test in of['mcnemar'].items():
+      print(
+        f'Only {first} has {test["only_first"]:,} pairs right, only {name}'
+        f' {test["only_second"]:,}: p = {test["p"]:.2g} (McNemar, exact).'
+      )
+    for name, points in of.get('curves', {}).items():
+      for point in points:
+        low, high = point['interval']
+        print(
+          f'{name} after {point["words"]:,} words: {100 * point["mean"]:.1f} %'
+          f' ({100 * low:.1f} to {100 * high:.1f})'
+        )
+    if of['published']:
+      print(f'Published: {published_pairs.ABOUT}.')
 
 
 if __name__ == '__main__':

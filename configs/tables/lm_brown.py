@@ -73,7 +73,14 @@ TABLE = base.Table(
       embed_dim=60,
       direct=True,
     ),
-    Row('network, n = 5, h = 0, m = 60, direct', (327, 310, 286, 272)),
+    _network(
+      'network, n = 5, h = 0, m = 60, direct',
+      (327, 310, 286, 272),
+      order=5,
+      hidden_dim=0,
+      embed_dim=60,
+      direct=True,
+    ),
     _network(
       'network, n = 5, h = 50, m = 30, direct',
       (296, 279, 273, 259),

@@ -26,7 +26,7 @@ class Nnlm(nn.Module):
 
   Attributes:
     embed_dim: m, width of the vectors.
-    hidden_dim: h.
+    hidden_dim: h; 0: no hidden units, as in a row of Table 1.
     order: n, with the predicted word.
     direct: whether there is W.
     max_length: longest input; there are no positions.
@@ -54,13 +54,14 @@ class Nnlm(nn.Module):
       table_init=nn.initializers.normal(INIT_STDDEV),
       dtype=self.dtype,
     )
-    self.hidden = layers.Linear(
-      (self.hidden_dim,),
-      ('embed',),
-      ('mlp',),
-      kernel_init=nn.initializers.lecun_normal(),
-      dtype=self.dtype,
-    )
+    if self.hidden_dim:
+      self.hidden = layers.Linear(
+        (self.hidden_dim,),
+        ('embed',),
+        ('mlp',),
+        kernel_init=nn.initializers.lecun_normal(),
+        dtype=self.dtype,
+      )
     self.dropout = Dropout(self.dropout_rate)
     history = (self.order - 1) * self.embed_dim
     self.softmax = sampled_softmax.Softmax(
@@ -110,6 +111,8 @@ class Nnlm(nn.Module):
     history = [padded[:, N - 1 - back :][:, :T] for back in range(N)]
     x_BTD = layers.constrain_hidden(jnp.concatenate(history, axis=-1))
     x_BTD = self.dropout(x_BTD) if train else x_BTD
+    if not self.hidden_dim:
+      return x_BTD
     hidden_BTH = jnp.tanh(self.hidden(x_BTD))
     hidden_BTH = self.dropout(hidden_BTH) if train else hidden_BTH
     if not self.direct:

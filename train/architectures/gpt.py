@@ -110,6 +110,8 @@ class NextTokens(TextObjective):
 class NextTokensOfStream(NextTokens):
   """The next token of one stream, where end-of-text ends each document."""
 
+  follows_end_of_text = True  # so does the first token of each
+
   @classmethod
   def open_examples(
     cls,

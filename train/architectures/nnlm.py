@@ -30,6 +30,12 @@ def check_nnlm(config: ml_collections.ConfigDict) -> None:
     'model.order',
     '2 or more: the predicted word, and a word before it',
   )
+  settings.expect(
+    config,
+    config.model.hidden_dim or config.model.direct,
+    'model.hidden_dim',
+    'a positive number, or model.direct=True',
+  )
   training_phases.check_lengths(config)
 
 

@@ -79,6 +79,18 @@ def parse_records(
   expected: str,
 ) -> list[dict[str, Any]]:
   """Parses lines of JSON objects that `is_right` accepts; skips blank ones."""
+  return [
+    record for _, record in number_records(text, name, is_right, expected)
+  ]
+
+
+def number_records(
+  text: str,
+  name: str | os.PathLike,
+  is_right: Callable[[dict[str, Any]], bool],
+  expected: str,
+) -> list[tuple[int, dict[str, Any]]]:
+  """Returns (number of the line, record) for each of `parse_records`."""
   found = []
   # JSON's strings may hold the other line ends of Unicode.
   for number, line in enumerate(text.split('\n'), start=1):
@@ -90,7 +102,7 @@ def parse_records(
       raise ValueError(f'{name}, line {number}: not JSON ({error})') from None
     if not (isinstance(record, dict) and is_right(record)):
       raise ValueError(f'{name}, line {number}: expected {expected}')
-    found.append(record)
+    found.append((number, record))
   if not found:
     raise ValueError(f'{name}: is empty; expected {expected} on each line')
   return found

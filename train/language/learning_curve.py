@@ -61,7 +61,9 @@ def _checkpoints(workdir: str, facts: epath.Path) -> list[Point]:
       " command that trained the run writes it again, even at the run's end"
     )
   config = workdirs.read_config(workdir)
-  phases = [training_phases.Phase(*p) for p in config.train.phases]
+  phases = [
+    training_phases.Phase(*p) for p in training_phases.check_phases(config)
+  ]
   chosen: list[int] = []
   for step in reversed(
     checkpoint.complete_steps(checkpoint.checkpoint_folder(workdir))
@@ -86,47 +88,48 @@ def _tokens(phases: Sequence[training_phases.Phase], step: int) -> int:
   )
 
 
-def draw(
-  path: str,
-  curves: Mapping[str, Sequence[Mapping[str, float]]],
-  published: Mapping[str, float],
-) -> None:
+def draw(path: str, of_sets: Mapping[str, Mapping[str, files.Json]]) -> None:
   """Draws the mean share of right pairs over the words read, as PNG.
 
-  Args:
-    path: of the PNG.
-    curves: model -> points with `words` and `mean`.
-    published: system -> its mean, a grey line.
+  `of_sets` are PAIRS -> its `curves`, model -> points with `words` and `mean`,
+  and its `published`, system -> group -> share, grey lines; a panel each.
   """
-  figure = pictures.figure(7.0, 4.2)
-  axes = figure.subplots()
-  for name, points in curves.items():
-    axes.plot(
-      [point['words'] for point in points],
-      [100 * point['mean'] for point in points],
-      marker='o',
-      markersize=4,
-      label=pictures.shown(name),
-    )
-  axes.set_xscale('log')
-  for mean in published.values():
-    axes.axhline(100 * mean, color='#999999', linewidth=0.8)
-  for label, mean in labels(published).items():
-    axes.annotate(
-      pictures.shown(label),
-      (1, 100 * mean),
-      xycoords=('axes fraction', 'data'),
-      xytext=(-3, 2),
-      textcoords='offset points',
-      ha='right',
-      fontsize='x-small',
-      color='#666666',
-    )
-  axes.axhline(50, color='black', linewidth=0.8, linestyle=':')
-  axes.set_xlabel('words read; dotted: chance')
-  axes.set_ylabel('right pairs, %, mean over groups')
-  axes.grid(alpha=0.3)
-  axes.legend(loc='best', fontsize='small')
+  figure = pictures.figure(7.0 + 4.5 * (len(of_sets) - 1), 4.2)
+  panels = figure.subplots(1, len(of_sets), squeeze=False, sharey=True)[0]
+  for axes, (name, of) in zip(panels, of_sets.items(), strict=True):
+    for model, points in of['curves'].items():
+      axes.plot(
+        [point['words'] for point in points],
+        [100 * point['mean'] for point in points],
+        marker='o',
+        markersize=4,
+        label=pictures.shown(model),
+      )
+    axes.set_xscale('log')
+    means = {
+      system: sum(shares.values()) / len(shares)
+      for system, shares in of['published'].items()
+    }
+    for mean in means.values():
+      axes.axhline(100 * mean, color='#999999', linewidth=0.8)
+    for label, mean in labels(means).items():
+      axes.annotate(
+        pictures.shown(label),
+        (1, 100 * mean),
+        xycoords=('axes fraction', 'data'),
+        xytext=(-3, 2),
+        textcoords='offset points',
+        ha='right',
+        fontsize='x-small',
+        color='#666666',
+      )
+    axes.axhline(50, color='black', linewidth=0.8, linestyle=':')
+    axes.set_xlabel('words read; dotted: chance')
+    axes.grid(alpha=0.3)
+    if len(of_sets) > 1:
+      axes.set_title(pictures.shown(name), fontsize='medium')
+  panels[0].set_ylabel('right pairs, %, mean over groups')
+  panels[0].legend(loc='best', fontsize='small')
   pictures.save(figure, path, dpi=150)
 
 

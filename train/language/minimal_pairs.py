@@ -5,9 +5,6 @@ one's own. A model is right where it finds the good sentence more probable; a
 tie is wrong.
 """
 
-import csv
-import io
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,17 +12,10 @@ import numpy as np
 from etils import epath
 
 from data.text import text_files
-from train.host import files, pictures
+from train.host import console, files, pictures
 from train.language import inputs
 
-# Names of the systems in BLiMP's models_summary.jsonl, as the paper has them.
-PUBLISHED = {
-  'ngram': '5-gram, 3.1 G words',
-  'lstm': 'LSTM, 83 M words',
-  'txl': 'Transformer-XL',
-  'gpt2': 'GPT-2 774M',
-}
-SUMMARY = 'models_summary.jsonl'
+SUMMARY = 'models_summary.jsonl'  # of BLiMP: published systems, no pairs
 FIELDS = ('good', 'bad')
 _DRAWS, _SEED = 1_000, 0  # of a bootstrap
 
@@ -53,7 +43,8 @@ def read(path: str) -> list[MinimalPair]:
 
   Such a file is JSONL with `good`, `bad` and perhaps `group`, or separated by
   tabs (.tsv) with a line of these titles. Raises ValueError with file and line
-  for a sentence that is missing or twice the same.
+  for a sentence that is missing, and for two equal ones in a file of one's own;
+  BLiMP has some, which are counted on standard error.
   """
   place = epath.Path(path)
   if not place.exists():
@@ -76,18 +67,20 @@ def read(path: str) -> list[MinimalPair]:
   for pair in pairs:
     if not (pair.good.strip() and pair.bad.strip()):
       raise ValueError(f'{pair.place}: a sentence is empty, expected two texts')
-    # BLiMP has some of these: they are ties, and so wrong.
-    if pair.good == pair.bad and not place.is_dir():
-      raise ValueError(
-        f'{pair.place}: both sentences are {pair.good!r}, expected two that'
-        ' differ'
-      )
+  if same := [pair for pair in pairs if pair.good == pair.bad]:
+    first = f'{same[0].place}: both sentences are {same[0].good!r}'
+    if not place.is_dir():
+      raise ValueError(f'{first}, expected two that differ')
+    console.say(
+      f'{len(same):,} of {len(pairs):,} pairs have two equal sentences, a tie'
+      f' and so wrong. The first: {first}'
+    )
   return pairs
 
 
 def _read_blimp(path: epath.Path) -> list[MinimalPair]:
   names = ('sentence_good', 'sentence_bad', 'UID', 'linguistics_term')
-  records = inputs.parse_records(
+  records = inputs.number_records(
     text_files.read_text(path),
     path,
     lambda record: all(isinstance(record.get(name), str) for name in names),
@@ -95,12 +88,15 @@ def _read_blimp(path: epath.Path) -> list[MinimalPair]:
   )
   return [
     MinimalPair(*(record[name] for name in names), f'{path}, line {number}')
-    for number, record in enumerate(records, start=1)
+    for number, record in records
   ]
 
 
 def _read_zorro(path: epath.Path) -> list[MinimalPair]:
-  lines = text_files.read_text(path).splitlines()
+  # A sentence may hold the other line ends of Unicode.
+  lines = text_files.read_text(path).removesuffix('\n').split('\n')
+  if lines == ['']:
+    raise ValueError(f'{path}: is empty; expected pairs of lines')
   if len(lines) % 2:
     raise ValueError(
       f'{path}: {len(lines):,} lines, expected an even number: a bad sentence'
@@ -121,7 +117,7 @@ def _read_zorro(path: epath.Path) -> list[MinimalPair]:
 def _read_own(path: epath.Path) -> list[MinimalPair]:
   text = text_files.read_text(path)
   if text_files.is_jsonl(path):
-    records = inputs.parse_records(
+    records = inputs.number_records(
       text,
       path,
       lambda record: (
@@ -130,24 +126,8 @@ def _read_own(path: epath.Path) -> list[MinimalPair]:
       ),
       'an object with the texts good, bad and perhaps group',
     )
-    numbers = itertools.count(1)
   else:
-    rows = csv.DictReader(
-      io.StringIO(text), delimiter='\t', quoting=csv.QUOTE_NONE
-    )
-    titles = rows.fieldnames or []
-    if missing := set(FIELDS) - set(titles):
-      raise ValueError(
-        f'{path}, line 1: no column {", ".join(sorted(missing))} among'
-        f' {titles}, expected good, bad and perhaps group, separated by tabs'
-      )
-    records, numbers = list(rows), itertools.count(2)
-    for number, record in enumerate(records, start=2):
-      if None in record or None in record.values():
-        raise ValueError(
-          f'{path}, line {number}: expected {len(titles)} columns, separated by'
-          ' tabs'
-        )
+    records = _number_rows(text, path)
   if not records:
     raise ValueError(f'{path}: holds no pair')
   return [
@@ -158,8 +138,38 @@ def _read_own(path: epath.Path) -> list[MinimalPair]:
       record.get('group', ''),
       f'{path}, line {number}',
     )
-    for number, record in zip(numbers, records, strict=False)
+    for number, record in records
   ]
+
+
+def _number_rows(
+  text: str, path: epath.Path
+) -> list[tuple[int, dict[str, str]]]:
+  """Returns (number of the line, title -> text) of each line that has some."""
+  first, *lines = text.split('\n')
+  titles = first.split('\t')
+  if missing := set(FIELDS) - set(titles):
+    raise ValueError(
+      f'{path}, line 1: no column {", ".join(sorted(missing))} among {titles},'
+      ' expected good, bad and perhaps group, separated by tabs'
+    )
+  rows = []
+  for number, line in enumerate(lines, start=2):
+    if not line:
+      continue
+    values = line.split('\t')
+    if len(values) != len(titles):
+      raise ValueError(
+        f'{path}, line {number}: expected {len(titles)} columns, separated by'
+        f' tabs, found {len(values)}'
+      )
+    rows.append((number, dict(zip(titles, values, strict=True))))
+  return rows
+
+
+def sentences(pairs: Sequence[MinimalPair]) -> list[str]:
+  """Returns the good sentences, and then the bad ones."""
+  return [pair.good for pair in pairs] + [pair.bad for pair in pairs]
 
 
 def limited(pairs: Sequence[MinimalPair], limit: int | None) -> list:
@@ -174,26 +184,8 @@ def limited(pairs: Sequence[MinimalPair], limit: int | None) -> list:
   return found
 
 
-def published(path: str) -> dict[str, dict[str, float]]:
-  """Returns system -> group -> its share right, of a folder of BLiMP."""
-  file = epath.Path(path) / SUMMARY
-  if not file.exists():
-    return {}
-  rows = inputs.parse_records(
-    text_files.read_text(file),
-    file,
-    lambda record: {'UID', *PUBLISHED} <= record.keys(),
-    f'an object with UID, {", ".join(PUBLISHED)}',
-  )
-  rows = [row for row in rows if row['UID'] != 'overall']
-  return {
-    name: {row['UID']: row[key] for row in rows}
-    for key, name in PUBLISHED.items()
-  }
-
-
 # Of a model: name -> figure, `interval`, and `families` and `groups` by name.
-Figures = Mapping[str, float | list[float] | dict[str, float]]
+Figures = Mapping[str, files.Json]
 
 
 def figures(
@@ -204,7 +196,7 @@ def figures(
   `good` and `bad` are the scores of the sentences, float [pairs]. `mean` is the
   mean over the groups, with a 95 % interval by drawing pairs of each group with
   replacement; `share` is the share among all pairs; `ties` counts the pairs
-  whose scores are equal.
+  whose scores are equal; `of_family` lists the groups of each family.
   """
   right = good > bad
   places: dict[str, list[int]] = {}
@@ -229,6 +221,7 @@ def figures(
       family: float(right[[n for g in of for n in places[g]]].mean())
       for family, of in families.items()
     },
+    'of_family': {family: [*of] for family, of in families.items()},
     'groups': groups,
   }
 
@@ -247,102 +240,125 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
 
 def table(
-  found: Mapping[str, Figures],
-  others: Mapping[str, Mapping[str, float]],
-  pairs: Sequence[MinimalPair],
+  found: Mapping[str, Figures], others: Mapping[str, Mapping[str, float]]
 ) -> str:
   """Returns the shares in per cent as Markdown, ours and published ones.
 
   Args:
     found: model -> its `figures`.
     others: system -> group -> its published share.
-    pairs: the scored pairs, which give the order of groups.
   """
   from train.meanings import tables
 
-  groups: dict[str, dict[str, None]] = {}
-  for pair in pairs:
-    groups.setdefault(pair.family, {})[pair.group] = None
   rows = []
 
   def add(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     rows.append([name, *(f'{100 * value:.1f}' for value in (*ours, *theirs))])
 
-  every = [group for of in groups.values() for group in of]
-  for family, of in groups.items():
+  first = next(iter(found.values()))
+  for family, of in first['of_family'].items():
     ours = [each['families'][family] for each in found.values()]
     add(
       f'**{family or "all"}**',
       ours,
       [_mean(each, of) for each in others.values()],
     )
-    if [*of] == [family]:
+    if of == [family]:
       continue
     for group in of:
       ours = [each['groups'][group] for each in found.values()]
-      add(group, ours, [_mean(each, [group]) for each in others.values()])
+      add(group, ours, [each[group] for each in others.values()])
   add(
     '**mean over groups**',
     [each['mean'] for each in found.values()],
-    [_mean(each, every) for each in others.values()],
+    [_mean(each, first['groups']) for each in others.values()],
   )
   return tables.markdown(['% right', *found, *others], rows)
 
 
 def _mean(shares: Mapping[str, float], groups: Iterable[str]) -> float:
-  known = [shares[group] for group in groups if group in shares]
-  return float(np.mean(known)) if known else float('nan')
+  return float(np.mean([shares[group] for group in groups]))
 
 
-def draw(
-  path: str,
-  found: Mapping[str, Figures],
-  others: Mapping[str, Mapping[str, float]],
-  pairs: Sequence[MinimalPair],
-) -> None:
-  """Draws a group of bars for each family: our models, then published ones."""
-  groups: dict[str, dict[str, None]] = {}
-  for pair in pairs:
-    groups.setdefault(pair.family, {})[pair.group] = None
-  bars = {
-    name: [*each['families'].values(), each['mean']]
-    for name, each in found.items()
-  }
-  for name, shares in others.items():
-    bars[name] = [_mean(shares, of) for of in groups.values()]
-    bars[name].append(_mean(shares, [g for of in groups.values() for g in of]))
-  names = [family.replace('_', ' ') or 'all' for family in groups]
-  names.append('mean over groups')
-  width = 0.8 / len(bars)
-  figure = pictures.figure(6.5, 1.2 + len(names) * (0.15 + 0.09 * len(bars)))
-  axes = figure.subplots()
-  for number, (name, values) in enumerate(bars.items()):
-    grey = f'{0.45 + 0.1 * max(number - len(found), 0)}'
-    axes.barh(
-      np.arange(len(names)) + (number + 0.5) * width - 0.4,
-      100 * np.array(values),
-      width,
-      label=name,
-      color=f'C{number % 10}' if number < len(found) else grey,
-    )
-  axes.axvline(50, color='black', linewidth=0.8, linestyle=':')
-  axes.set_yticks(range(len(names)), names)
-  axes.set_ylim(len(names) - 0.4, -0.6)
-  axes.set_xlim(0, 100)
+def draw(path: str, of_sets: Mapping[str, Mapping[str, files.Json]]) -> None:
+  """Draws a group of bars for each family: our models, then published ones.
+
+  `of_sets` are PAIRS -> its `models` and `published`, a panel each.
+  """
+  panels = {name: _bars(of) for name, of in of_sets.items()}
+  heights = [
+    len(families) * (0.15 + 0.09 * len(bars))
+    for families, bars in panels.values()
+  ]
+  figure = pictures.figure(6.5, 1.2 + sum(heights) + 0.5 * (len(panels) - 1))
+  column = figure.subplots(
+    len(panels), squeeze=False, height_ratios=heights, sharex=True
+  )
+  legend = {}
+  for (axes,), (set_name, (families, bars)) in zip(
+    column, panels.items(), strict=True
+  ):
+    ours = len(of_sets[set_name]['models'])
+    width = 0.8 / len(bars)
+    for number, (name, values) in enumerate(bars.items()):
+      label = pictures.shown(name)
+      grey = f'{0.45 + 0.1 * max(number - ours, 0)}'
+      legend[label] = axes.barh(
+        np.arange(len(families)) + (number + 0.5) * width - 0.4,
+        100 * np.array(values),
+        width,
+        color=f'C{number % 10}' if number < ours else grey,
+      )
+    axes.axvline(50, color='black', linewidth=0.8, linestyle=':')
+    axes.set_yticks(range(len(families)), families)
+    axes.set_ylim(len(families) - 0.4, -0.6)
+    axes.set_xlim(0, 100)
+    if len(panels) > 1:
+      axes.set_title(pictures.shown(set_name), fontsize='medium')
   axes.set_xlabel('right pairs, %; dotted: chance')
-  figure.legend(loc='outside upper center', ncols=2, fontsize='small')
+  figure.legend(
+    legend.values(),
+    legend,
+    loc='outside upper center',
+    ncols=2,
+    fontsize='small',
+  )
   pictures.save(figure, path, dpi=150)
 
 
+def _bars(
+  of: Mapping[str, files.Json],
+) -> tuple[list[str], dict[str, list[float]]]:
+  """Returns the names of families, and model -> its shares of them."""
+  models, published = of['models'], of['published']
+  bars = {
+    name: [*each['families'].values(), each['mean']]
+    for name, each in models.items()
+  }
+  first = next(iter(models.values()))
+  groups = [*first['of_family'].values(), [*first['groups']]]
+  bars |= {
+    name: [_mean(shares, of_family) for of_family in groups]
+    for name, shares in published.items()
+  }
+  names = [each.replace('_', ' ') or 'all' for each in first['families']]
+  return [*names, 'mean over groups'], bars
+
+
 def write_scores(
-  path: str, pairs: Sequence[MinimalPair], scores: Mapping[str, np.ndarray]
+  path: str,
+  sets: Mapping[str, Sequence[MinimalPair]],
+  scores: Mapping[str, Mapping[str, np.ndarray]],
+  names: Sequence[str],
 ) -> None:
   """Writes a CSV of each pair, and each model's score of both sentences."""
   header = [*MinimalPair._fields[:4]]
-  header += [f'{name} {side}' for name in scores for side in FIELDS]
-  columns = np.concatenate([*scores.values()])
-  rows = [
-    [*pair[:4], *columns[:, number].tolist()]
-    for number, pair in enumerate(pairs)
-  ]
-  files.write_atomically(epath.Path(path), files.as_csv([header, *rows]))
+  header += [f'{name} {side}' for name in names for side in FIELDS]
+  rows = [header]
+  for set_name, pairs in sets.items():
+    columns = np.concatenate([scores[set_name][name] for name in names])
+    rows += [
+      [*pair[:4], *columns[:, number].tolist()]
+      for number, pair in enumerate(pairs)
+    ]
+  files.write_atomically(epath.Path(path), files.as_csv(rows))

@@ -9,14 +9,18 @@ import numpy as np
 
 from data.ngrams import smoothing, texts
 from data.store import corpus, folders
-from train.language import inputs, ngrams, sentence_sums
+from train.engine import objectives
+from train.language import inputs, minimal_pairs, ngrams, sentence_sums
 from train.vectors.trained_model import TrainedModel
 
+# Ways of scoring that some of the scorers have.
+SCORINGS = ('sum', *objectives.DIRECTIONS, 'holistic')
 ORDER = 5  # of the n-grams of a token store
 _OF_ARPA = 'log-probability of the words after <s> and of </s>, summed'
 _OF_STORE = (
-  'log-probability of the words by 5-grams of a token store (modified'
-  ' Kneser-Ney), the first word without a history, summed; no end is scored'
+  "log-probability of the vocabulary's pieces by 5-grams of a token store"
+  ' (modified Kneser-Ney), the first without a history, summed; no end is'
+  ' scored'
 )
 
 
@@ -50,7 +54,7 @@ class StoreScorer:
     encoded = self._tokenizer.encode_batch(list(sentences))
     for sentence, ids in zip(sentences, encoded, strict=True):
       if not len(ids):
-        raise ValueError(f'{sentence!r}: has no word of {path}')
+        raise sentence_sums.SentenceError(sentence, f'has no word of {path}')
 
   def score(
     self, sentences: Sequence[str], **ways: bool | str
@@ -82,9 +86,8 @@ class ModelScorer:
 
   @property
   def scorings(self) -> tuple[str, ...]:
-    """The ways that the model has: of a BERT also 'holistic'."""
-    hides = sentence_sums.hides(self.found)
-    return ('sum', 'holistic') if hides else ('sum',)
+    """The ways that the model has, some of `SCORINGS`."""
+    return sentence_sums.scorings(self.found)
 
   def score(
     self, sentences: Sequence[str], *, scoring: str, within_word: bool = False
@@ -97,26 +100,59 @@ class ModelScorer:
     return *scores, sentence_sums.describe(self.found, scoring, within_word)
 
 
+Scorer = FileScorer | StoreScorer | ModelScorer
+
+
 def open_scorer(
   path: str,
   sentences: Sequence[str],
-  scoring: str,
+  scoring: str = 'sum',
   tokenizer: str | None = None,
-) -> FileScorer | StoreScorer | ModelScorer:
+  *,
+  within_word: bool = False,
+) -> Scorer:
   """Opens WEIGHTS: an ARPA file, a token store, or a model that is checked.
 
   STORE@1/N is a store of which only the first Nth of each document is counted.
-  `scoring` is 'sum' or, of a BERT, 'holistic'. The scorer's `score` returns the
-  sums of sentences in nats, the numbers of pieces that they count, both float
+  `scoring` is one of `SCORINGS`. The scorer's `score` returns the sums of
+  sentences in nats, the numbers of pieces that they count, both float
   [sentences], and the way of scoring, for people. Raises ValueError or OSError
-  for weights that predict no tokens, and for a sentence that they cannot read.
+  for weights that predict no tokens or are not scored so, and SentenceError for
+  a sentence that they cannot read.
   """
-  if inputs.is_arpa(path):
-    return FileScorer(path)
   store, share = ngrams.split_share(path)
-  if folders.is_store(store):
+  if inputs.is_arpa(path) or folders.is_store(store):
+    if scoring != 'sum' or within_word:
+      option = '--within_word' if within_word else f'--scoring={scoring}'
+      raise ValueError(f'{option}: {path} holds n-grams, expected a model')
+    if inputs.is_arpa(path):
+      return FileScorer(path)
     return StoreScorer(store, sentences, share)
   found = TrainedModel(path, tokenizer, use=None)
-  sentence_sums.check_model(found, scoring)
+  sentence_sums.check_model(found, scoring, within_word=within_word)
   sentence_sums.encode(found, list(dict.fromkeys(sentences)))
   return ModelScorer(found)
+
+
+def open_for_pairs(
+  path: str,
+  pairs: Sequence[minimal_pairs.MinimalPair],
+  scoring: str = 'sum',
+  tokenizer: str | None = None,
+  *,
+  within_word: bool = False,
+) -> Scorer:
+  """Opens a scorer as `open_scorer`; errors name a pair's file and line."""
+  try:
+    return open_scorer(
+      path,
+      minimal_pairs.sentences(pairs),
+      scoring,
+      tokenizer,
+      within_word=within_word,
+    )
+  except sentence_sums.SentenceError as error:
+    place = next(
+      pair.place for pair in pairs if error.sentence in (pair.good, pair.bad)
+    )
+    raise ValueError(f'{place}: {error}') from None

@@ -33,7 +33,17 @@ LOGITS_BYTES = 250_000_000
 ROWS, LONGEST = 32, 32
 
 
-def check_model(found: TrainedModel, scoring: str) -> None:
+class SentenceError(ValueError):
+  """A model cannot read `sentence`; `reason` says why."""
+
+  def __init__(self, sentence: str, reason: str):
+    super().__init__(f'{sentence[:80]!r}: {reason}')
+    self.sentence = sentence
+
+
+def check_model(
+  found: TrainedModel, scoring: str = 'sum', *, within_word: bool = False
+) -> None:
   """Checks that a model predicts tokens, and can be scored by `scoring`."""
   held_out.check_predicts_tokens(found)
   if found.reads_words and found.tokenizer is None:
@@ -44,11 +54,30 @@ def check_model(found: TrainedModel, scoring: str) -> None:
   notes = found.weights.notes
   if NO_SOFTMAX in notes and not families.is_for(found.name, 'fill_masks'):
     raise ValueError(f'{found.folder}: {notes[NO_SOFTMAX]}')
-  if scoring == 'holistic' and not hides(found):
+  if scoring not in (known := scorings(found)):
     raise ValueError(
-      f'--scoring=holistic: {found.folder} holds a {found.name} that reads from'
-      ' the left to the right: expected a bert, which sees all pieces'
+      f'--scoring={scoring}: {found.folder} holds {_kind(found)}: expected one'
+      f' of {", ".join(known)}'
     )
+  if within_word and not (hides(found) and scoring == 'sum'):
+    raise ValueError(
+      f'--within_word: {found.folder} holds {_kind(found)}, scored by'
+      f' {scoring}: expected a bert of which pieces are hidden'
+    )
+
+
+def scorings(found: TrainedModel) -> tuple[str, ...]:
+  """Returns the ways in which a model can be scored."""
+  if hides(found):
+    return 'sum', 'holistic'
+  return ('sum', *objectives.DIRECTIONS) if found.reads_words else ('sum',)
+
+
+def _kind(found: TrainedModel) -> str:
+  way = (
+    '' if hides(found) or found.reads_words else ', which reads to the right'
+  )
+  return f'the weights of {found.name}{way}'
 
 
 def hides(found: TrainedModel) -> bool:
@@ -72,10 +101,10 @@ def describe(found: TrainedModel, scoring: str, within_word: bool) -> str:
       ' (Salazar et al. 2020); [CLS] and [SEP] are seen and not scored'
     )
   if found.reads_words:
-    return (
-      'log-probability of the words by the forward and by the backward language'
-      ' model, summed over both; no end is scored'
-    )
+    which = f'the {scoring} language model, summed'
+    if scoring == 'sum':
+      which = 'the forward and by the backward language model, summed over both'
+    return f'log-probability of the words by {which}; no end is scored'
   begin = _begin(found)
   if begin:
     return (
@@ -91,17 +120,17 @@ def describe(found: TrainedModel, scoring: str, within_word: bool) -> str:
 def _begin(found: TrainedModel) -> list[int]:
   """Returns the symbol before a sentence, as in the model's training."""
   before, _ = found.family.frame(found.tokenizer)
-  if before:
-    return before
-  end = getattr(found.tokenizer, 'end_of_text_id', None)
-  return [] if end is None else [end]
+  objective = found.family.objectives['lm']
+  if getattr(objective, 'follows_end_of_text', False):
+    return [found.tokenizer.end_of_text_id]
+  return before
 
 
 def encode(found: TrainedModel, sentences: Sequence[str]) -> list[list[int]]:
   """Returns the pieces of sentences, with the symbols around them.
 
-  Raises ValueError for a sentence that is longer than the model reads, or that
-  has too few pieces to score one.
+  Raises SentenceError for a sentence that is longer than the model reads, or
+  that has too few pieces to score one.
   """
   if found.reads_words:
     return _words_of(found, sentences)
@@ -114,9 +143,10 @@ def encode(found: TrainedModel, sentences: Sequence[str]) -> list[list[int]]:
   most = found.model.max_length + (not after)
   for sentence, ids in zip(sentences, encoded, strict=True):
     if not 2 + len(after) <= len(ids) <= most:
-      raise ValueError(
-        f'{sentence[:80]!r}: has {len(ids)} pieces with the symbols around it,'
-        f' expected {2 + len(after)} to {most} by {found.folder}'
+      raise SentenceError(
+        sentence,
+        f'has {len(ids)} pieces with the symbols around it, expected'
+        f' {2 + len(after)} to {most} by {found.folder}',
       )
   return encoded
 
@@ -138,6 +168,8 @@ def score(
   scored = log_probs(found, distinct, scoring=scoring, within_word=within_word)
   sums = np.full((2, len(distinct)), np.nan)
   for number, values in scored:
+    if scoring in objectives.DIRECTIONS:
+      values = np.split(values, 2)[objectives.DIRECTIONS.index(scoring)]
     sums[:, number] = values.sum(dtype=np.float64), len(values)
   if scoring == 'holistic':
     sums[0] /= sums[1]
@@ -191,16 +223,13 @@ def score_by_ngrams(
 
 
 def _batches(
-  found: TrainedModel, encoded: Sequence[list[int]], positions: int
+  found: TrainedModel, encoded: Sequence[list[int]], longest: int
 ) -> Iterator[length_batches.TextBatch]:
-  """Returns batches of bounded logits, of `positions` a row (0: of all)."""
+  """Returns batches of bounded logits; none is padded beyond `longest`."""
   per_token = 4 * found.model.vocab_size
   tokens = min(BATCH_TOKENS, max(1, LOGITS_BYTES // per_token))
   return length_batches.batches_by_length(
-    enumerate(encoded),
-    BATCH_TOKENS if positions else tokens,
-    added=0,
-    longest=found.model.max_length + 1,
+    enumerate(encoded), tokens, added=0, longest=longest
   )
 
 
@@ -208,7 +237,8 @@ def _left_to_right(
   found: TrainedModel, encoded: Sequence[list[int]]
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each piece but the first)."""
-  for batch in _batches(found, encoded, 0):
+  # The model does not read the last piece.
+  for batch in _batches(found, encoded, found.model.max_length + 1):
     tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
     log_probs = _next_log_probs(
       found.model,
@@ -251,7 +281,7 @@ def _words_of(found: TrainedModel, sentences: Sequence[str]) -> list[list[str]]:
   texts = [words.split_words(sentence, split) for sentence in sentences]
   for sentence, text in zip(sentences, texts, strict=True):
     if not text:
-      raise ValueError(f'{sentence!r}: has no word')
+      raise SentenceError(sentence, 'has no word')
   return texts
 
 
@@ -318,7 +348,7 @@ def _unhidden(
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number, log-probability of each piece where all are seen)."""
   family = found.family
-  for batch in _batches(found, encoded, 0):
+  for batch in _batches(found, encoded, found.model.max_length):
     tokens, lengths = length_batches.pad(batch.texts, batch.rows, batch.length)
     at = np.broadcast_to(np.arange(batch.length, dtype=np.int32), tokens.shape)
     log_probs = _mlm_log_probs(

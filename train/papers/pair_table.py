@@ -3,76 +3,25 @@
 Each model is scored once in each way that it has, and its figures are kept.
 """
 
-import csv
-import io
-import pathlib
-import shlex
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from etils import epath
 
-from configs import tables
 from configs.tables.base import Table
 from train.host import console, files
 from train.host.files import Json
-from train.language import minimal_pairs
+from train.language import minimal_pairs, published_pairs
+from train.language.published_pairs import System
 from train.papers import column_heads, table_rendering, table_rows
 
 # Of the command that it takes.
 OPTIONS = ('weights', 'data', 'rerun', 'run', 'dry_run')
-PUBLISHED = pathlib.Path(tables.__file__).parent / 'published'
 DETAILS = tuple(
   'Row|Scored|Pairs|Mean|95 % interval|Ties|Seconds|Hardware|Revision'
   '|Weights'.split('|')
 )
-
-
-class System(NamedTuple):
-  """A row of the table.
-
-  Attributes:
-    name: of the row.
-    scoring: how it scores, for people.
-    runs: number of runs that the figures are means of.
-    groups: paradigm -> per cent of right pairs.
-  """
-
-  name: str
-  scoring: str
-  runs: int
-  groups: Mapping[str, float]
-
-  def mean(self, groups: Sequence[str]) -> float:
-    """Returns the mean over some paradigms, in per cent."""
-    return statistics.fmean(self.groups[group] for group in groups)
-
-
-def read_published(
-  name: str,
-) -> tuple[dict[str, list[str]], list[System]]:
-  """Returns phenomenon -> its paradigms, and the published systems.
-
-  `name` is blimp or zorro.
-  """
-  text = (PUBLISHED / f'{name}.csv').read_text(encoding='utf-8')
-  (_, _, *names), ways, runs, *rows = csv.reader(io.StringIO(text))
-  families: dict[str, list[str]] = {}
-  for group, family, *_ in rows:
-    families.setdefault(family, []).append(group)
-  systems = [
-    System(
-      names[i],
-      ways[i + 2],
-      int(runs[i + 2]),
-      {row[0]: float(row[i + 2]) for row in rows},
-    )
-    for i in range(len(names))
-  ]
-  return families, systems
 
 
 def make(
@@ -90,8 +39,8 @@ def make(
 
   `weights` are NAME=WEIGHTS or WEIGHTS, `data` the folder of the pairs' folder,
   or that itself. A name that was scored before is scored again with `rerun`
-  alone. `dry_run` prints the commands of the missing ones. Returns True; bad
-  input is a ValueError or OSError.
+  alone. `dry_run` prints the missing ones. Returns True; bad input is a
+  ValueError or OSError.
   """
   if unused:
     raise ValueError(f'--table {table.id}: takes no {" ".join(unused)}')
@@ -107,16 +56,19 @@ def make(
       )
     named[name] = path
   folders = {name: out / stem / table_rows.slug(name) for name in named}
-  missing = [name for name in named if rerun or not _is_finished(folders[name])]
+  missing = [
+    name
+    for name, path in named.items()
+    if rerun or not _is_finished(folders[name], path)
+  ]
   if missing and (run or dry_run):
     place = _find_pairs(table, data)
-    if dry_run:
-      for name in missing:
-        words = ('python', '-m', 'train.minimal_pairs', named[name], str(place))
-        print(shlex.join(words))
-      return True
     pairs = minimal_pairs.read(str(place))
     _check_groups(table, pairs, place)
+    if dry_run:
+      for name in missing:
+        print(f'{name}: {named[name]} scores {2 * len(pairs):,} sentences')
+      return True
     _fill({n: (named[n], folders[n]) for n in missing}, pairs, rerun)
   elif dry_run:
     console.say(
@@ -129,12 +81,24 @@ def make(
   return True
 
 
-def _is_finished(folder: epath.Path) -> bool:
+def _scorings(folder: epath.Path) -> list[str]:
+  """Returns the ways that a model has, the first of them; none before it."""
   first = folder / 'sum.json'
-  return first.exists() and all(
-    (folder / f'{scoring}.json').exists()
-    for scoring in files.read_json(first)['scorings']
-  )
+  return files.read_json(first)['scorings'] if first.exists() else []
+
+
+def _is_finished(folder: epath.Path, weights: str) -> bool:
+  """Returns whether a model has all its figures; told if of other weights."""
+  ways = _scorings(folder)
+  if (
+    ways
+    and (kept := files.read_json(folder / 'sum.json'))['weights'] != weights
+  ):
+    console.say(
+      f'{kept["name"]} has figures of {kept["weights"]}, which stay;'
+      f' --rerun scores {weights} in its place'
+    )
+  return bool(ways) and all((folder / f'{w}.json').exists() for w in ways)
 
 
 def _find_pairs(table: Table, data: str | None) -> epath.Path:
@@ -151,7 +115,7 @@ def _check_groups(
   table: Table, pairs: Sequence[minimal_pairs.MinimalPair], place: epath.Path
 ) -> None:
   """Checks that pairs have the paradigms of the published rows."""
-  families, _ = read_published(table.id.partition('/')[2])
+  families, _ = published_pairs.read(table.id.partition('/')[2])
   wanted = {group for of in families.values() for group in of}
   found = {pair.group for pair in pairs}
   if found != wanted:
@@ -168,13 +132,13 @@ def _fill(
   rerun: bool,
 ) -> None:
   """Scores models, and writes a file for each and each way of scoring."""
-  sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
+  sentences = minimal_pairs.sentences(pairs)
   from train.host import device
   from train.language import sentence_scorers
 
   device.enable_compilation_cache()
   scorers = {  # all are checked before one is scored
-    name: sentence_scorers.open_scorer(path, sentences, 'sum')
+    name: sentence_scorers.open_for_pairs(path, pairs)
     for name, (path, _) in missing.items()
   }
   for name, (path, folder) in missing.items():
@@ -207,7 +171,7 @@ def _read_ours(folder: epath.Path) -> list[dict[str, Json]]:
   return [
     files.read_json(place / f'{scoring}.json')
     for place in places
-    for scoring in ('sum', 'holistic')
+    for scoring in _scorings(place)
     if (place / f'{scoring}.json').exists()
   ]
 
@@ -216,7 +180,7 @@ def lay_out(
   table: Table, ours: Sequence[Mapping[str, Json]]
 ) -> table_rendering.TablePage:
   """Returns the page: by phenomenon, by paradigm, and how ours were scored."""
-  families, systems = read_published(table.id.partition('/')[2])
+  families, systems = published_pairs.read(table.id.partition('/')[2])
   every = [group for of in families.values() for group in of]
   for found in ours:
     groups = {name: 100 * share for name, share in found['groups'].items()}

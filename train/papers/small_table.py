@@ -147,9 +147,8 @@ def ask(workdir: epath.Path, pairs: epath.Path) -> dict[str, Json]:
   from train.language import minimal_pairs, sentence_scorers
 
   found = minimal_pairs.limited(minimal_pairs.read(str(pairs)), PAIRS_LIMIT)
-  sentences = [pair.good for pair in found] + [pair.bad for pair in found]
-  scorer = sentence_scorers.open_scorer(str(workdir), sentences, 'sum')
-  sums, _, way = scorer.score(sentences, scoring='sum')
+  scorer = sentence_scorers.open_for_pairs(str(workdir), found)
+  sums, _, way = scorer.score(minimal_pairs.sentences(found), scoring='sum')
   shares = minimal_pairs.figures(found, *np.split(sums, 2))
   return {
     'task': 'minimal_pairs',

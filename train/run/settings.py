@@ -49,10 +49,10 @@ NUMBERS = {
   },
   'model': {
     POSITIVE: 'num_layers embed_dim num_heads mlp_dim max_length lstm_dim'
-    ' projection_dim char_embed_dim cell_clip projection_clip hidden_dim order'
-    ' rotary_base local_rotary_base global_every layer_norm_epsilon',
+    ' projection_dim char_embed_dim cell_clip projection_clip order rotary_base'
+    ' local_rotary_base global_every layer_norm_epsilon',
     AT_LEAST_0: 'num_highway num_samples unrolled_layers window'
-    ' num_token_types',
+    ' num_token_types hidden_dim',
     RATE: 'dropout_rate attention_dropout_rate',
   },
   'data': {

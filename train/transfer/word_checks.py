@@ -35,6 +35,7 @@ def check_keys(body: Any, config: ml_collections.ConfigDict) -> None:
       body.has_layers or model.num_layers == 1,
       f'1: a {model.name} has one layer',
     ),
+    ('model.hidden_dim', model.hidden_dim > 0, 'a positive number'),
     (
       'model.variant',
       model.variant in body.variants,

@@ -31,9 +31,9 @@ def make_batch(lengths=(11, 4, 7), seed=0):
 
 
 @functools.cache
-def init_params(direct=True):
+def init_params(direct=True, hidden=H):
   tokens, _, mask = make_batch()
-  model = make_model(direct=direct)
+  model = make_model(direct=direct, hidden_dim=hidden)
   variables = jax.jit(functools.partial(model.init, train=False))(
     jax.random.key(0), tokens, mask, tokens
   )
@@ -63,7 +63,7 @@ def compute(model, params, tokens, targets, mask):
 class Theirs(torch.nn.Module):
   """The equations as in the paper: y = b + W x + U tanh(d + H x)."""
 
-  def __init__(self, params, direct):
+  def __init__(self, params, direct, hidden):
     super().__init__()
 
     def leaf(array):
@@ -71,10 +71,12 @@ class Theirs(torch.nn.Module):
 
     kernel = np.array(params['softmax']['kernel'])[:V]
     self.C = leaf(params['tokens']['embedding'][:V])
-    self.H = leaf(params['hidden']['kernel'].T)
-    self.d = leaf(params['hidden']['bias'])
-    self.U = leaf(kernel[:, :H])
-    self.W = leaf(kernel[:, H:]) if direct else None
+    self.U = None
+    if hidden:
+      self.H = leaf(params['hidden']['kernel'].T)
+      self.d = leaf(params['hidden']['bias'])
+      self.U = leaf(kernel[:, :hidden])
+    self.W = leaf(kernel[:, hidden:]) if direct else None
     self.b = leaf(params['softmax']['bias'][:V])
 
   def forward(self, row):
@@ -84,19 +86,22 @@ class Theirs(torch.nn.Module):
       x = torch.cat(
         [self.C[i] if at >= 0 else torch.zeros(M) for at, i in before]
       )
-      y = self.b + self.U @ torch.tanh(self.d + self.H @ x)
+      y = self.b
+      if self.U is not None:
+        y = y + self.U @ torch.tanh(self.d + self.H @ x)
       found.append(y if self.W is None else y + self.W @ x)
     return torch.stack(found)
 
 
-@pytest.mark.parametrize('direct', [True, False])
-def test_logits_loss_and_gradients_are_those_of_torch(direct):
+@pytest.mark.parametrize(
+  ('direct', 'hidden'), [(True, H), (False, H), (True, 0)]
+)
+def test_logits_loss_and_gradients_are_those_of_torch(direct, hidden):
   tokens, targets, mask = make_batch()
-  params = init_params(direct)
-  logits, value, gradient = run(
-    make_model(direct=direct), params, tokens, targets, mask
-  )
-  theirs, total = Theirs(params, direct), 0
+  params = init_params(direct, hidden)
+  model = make_model(direct=direct, hidden_dim=hidden)
+  logits, value, gradient = run(model, params, tokens, targets, mask)
+  theirs, total = Theirs(params, direct, hidden), 0
   for row, length in enumerate(mask.sum(1)):
     history = {-i: (-i, 0) for i in range(1, N)}
     history |= {i: (i, int(tokens[row, i])) for i in range(length)}
@@ -112,11 +117,16 @@ def test_logits_loss_and_gradients_are_those_of_torch(direct):
   kernel = gradient['softmax']['kernel']
   pairs = [
     (gradient['tokens']['embedding'][:V], theirs.C),
-    (gradient['hidden']['kernel'].T, theirs.H),
-    (gradient['hidden']['bias'], theirs.d),
-    (kernel[:V, :H], theirs.U),
     (gradient['softmax']['bias'][:V], theirs.b),
-  ] + ([(kernel[:V, H:], theirs.W)] if direct else [])
+  ]
+  if hidden:
+    pairs += [
+      (gradient['hidden']['kernel'].T, theirs.H),
+      (gradient['hidden']['bias'], theirs.d),
+      (kernel[:V, :hidden], theirs.U),
+    ]
+  if direct:
+    pairs.append((kernel[:V, hidden:], theirs.W))
   for ours, parameter in pairs:
     bert_cases.assert_close(ours, parameter.grad.numpy(), 1e-5)
   assert not np.any(kernel[V:])

@@ -148,7 +148,11 @@ def test_rare_words_are_the_unknown_one(store, name, objective):
   ('overrides', 'message'),
   [
     ({'model.order': 1}, 'model.order=1: expected 2 or more'),
-    ({'model.hidden_dim': 0}, 'model.hidden_dim=0: expected a positive number'),
+    (
+      {'model.hidden_dim': 0, 'model.direct': False},
+      'model.hidden_dim=0: expected a positive number, or model.direct=True',
+    ),
+    ({'model.hidden_dim': -1}, 'model.hidden_dim=-1: expected 0 or more'),
     ({'model.max_length': 32}, 'length 64 is longer.*model.max_length=32'),
     ({'train.objective': 'bert'}, "'nnlm' is trained with 'lm'"),
   ],

@@ -37,6 +37,19 @@ def test_checkpoints_double(finished):
   assert found[0].words == round(4 * 32 * 16 * store['words'] / store['tokens'])
 
 
+def test_words_are_those_of_an_overridden_batch(finished, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(finished[0], workdir)
+  text = json.loads((workdir / 'config.json').read_text())
+  text['train']['global_batch'] = 64
+  (workdir / 'config.json').write_text(json.dumps(text))
+  wide = learning_curve.points(str(workdir))[-1].words
+  assert wide == pytest.approx(
+    4 * learning_curve.points(str(finished[0]))[-1].words,
+    abs=2,  # 16 rows
+  )
+
+
 def test_each_point_is_that_of_its_checkpoint(
   finished, pairs, run_command, tmp_path
 ):
@@ -44,7 +57,7 @@ def test_each_point_is_that_of_its_checkpoint(
   picture, output = tmp_path / 'curve.png', tmp_path / 'figures.json'
   given = [workdir, pairs, '--curve', picture, '--output', output]
   printed = run_command(minimal_pairs, *given).out
-  figures = json.loads(output.read_text())
+  (figures,) = json.loads(output.read_text())['pairs'].values()
   (points,) = figures['curves'].values()
   names = [f'{workdir}@{step}' for step in (4, 12)]
   assert [point['name'] for point in points] == names
@@ -53,7 +66,8 @@ def test_each_point_is_that_of_its_checkpoint(
   for point in points:
     alone = tmp_path / 'alone.json'
     run_command(minimal_pairs, point['name'], pairs, '--output', alone)
-    (model,) = json.loads(alone.read_text())['models'].values()
+    (of,) = json.loads(alone.read_text())['pairs'].values()
+    (model,) = of['models'].values()
     assert model['groups'] == point['groups']
 
 
@@ -89,7 +103,7 @@ def test_n_grams_are_counted_in_a_share_of_each_document(
   output = tmp_path / 'figures.json'
   given = [small_store, pairs, '--curve', tmp_path / 'curve.png']
   run_command(minimal_pairs, *given, '--output', output)
-  figures = json.loads(output.read_text())
+  (figures,) = json.loads(output.read_text())['pairs'].values()
   (points,) = figures['curves'].values()
   whole = points[-1]
   assert 3_000 <= points[0]['words'] < 6_000

@@ -11,7 +11,7 @@ import small_published
 
 from data.vocabulary import tokenization
 from train import minimal_pairs as door
-from train.language import minimal_pairs
+from train.language import minimal_pairs, published_pairs
 from train.language.minimal_pairs import MinimalPair
 
 
@@ -21,9 +21,12 @@ def test_blimp_is_read_and_its_published_rows(sesame_data):
   groups = {pair.group for pair in pairs}
   assert len(pairs) == 67_000 and len(groups) == 67
   assert len({pair.family for pair in pairs}) >= 12
-  others = minimal_pairs.published(str(folder))
+  others = published_pairs.beside(groups, 'sum')
+  assert list(others) == list(published_pairs.BESIDE)
   means = [100 * np.mean(list(each.values())) for each in others.values()]
-  np.testing.assert_allclose(means, [61.24, 69.81, 69.63, 83.02], atol=0.005)
+  np.testing.assert_allclose(
+    means, [61.24, 69.81, 69.63, 83.02, 63.52, 71.99], atol=0.006
+  )
   assert all(each.keys() == groups for each in others.values())
   some = minimal_pairs.limited(pairs, 10)
   assert len(some) == 670 and some[0] == pairs[0]
@@ -35,7 +38,15 @@ def test_zorro_is_read(sesame_data):
   first = pairs[0]
   assert first.group == 'agreement_determiner_noun-across_1_adjective'
   assert first.family == 'agreement_determiner_noun'
-  assert first.good != first.bad and minimal_pairs.published('none') == {}
+  assert first.good != first.bad
+  assert first.place.endswith('.txt, line 1')
+  groups = {pair.group for pair in pairs}
+  hidden = published_pairs.beside(groups, 'sum')
+  means = {k: 100 * np.mean(list(v.values())) for k, v in hidden.items()}
+  assert means['BabyBERTa, Wikipedia-1'] == pytest.approx(73.2, abs=0.05)
+  whole = published_pairs.beside(groups, 'holistic')
+  assert whole.keys() == hidden.keys() and whole != hidden
+  assert published_pairs.beside(groups - {first.group}, 'sum') == {}
 
 
 def tokenizer_of(kind):
@@ -75,10 +86,17 @@ def test_mcnemar_is_exact():
 @pytest.mark.parametrize(
   ('name', 'text', 'message'),
   [
-    ('a.tsv', 'good\tbad\nA\n', 'a.tsv, line 2: expected 2 columns'),
+    ('a.tsv', 'good\tbad\n\nA\n', 'a.tsv, line 3: expected 2 columns'),
     ('a.tsv', 'good\tworse\nA\tB\n', 'a.tsv, line 1: no column bad among'),
     ('a.tsv', 'good\tbad\n', 'a.tsv: holds no pair'),
-    ('a.tsv', 'good\tbad\nA\tA\n', "a.tsv, line 2: both sentences are 'A'"),
+    ('a.tsv', 'good\tbad\n\nA\tA\n', "a.tsv, line 3: both sentences are 'A'"),
+    ('a.tsv', 'good\tbad\n\t\n', 'a.tsv, line 2: a sentence is empty'),
+    (
+      'a.jsonl',
+      '\n{"good": "", "bad": "A"}',
+      'a.jsonl, line 2: a sentence is e',
+    ),
+    ('d/x.txt', '', 'x.txt: is empty; expected pairs of lines'),
     ('a.tsv', 'good\tbad\nA\t \n', 'a.tsv, line 2: a sentence is empty'),
     ('a.jsonl', '{"good": "A"}\n', 'a.jsonl, line 1: expected an object with'),
     ('d/x.txt', 'A\nB\nC\n', 'x.txt: 3 lines, expected an even number'),
@@ -127,7 +145,9 @@ def test_the_command_compares_models(run_command, tmp_path):
   assert 'bert: ' in said.out and '(McNemar, exact)' in said.out
   assert 'each piece hidden in turn' in said.out
   assert 'after the symbol <|endoftext|>' in said.out
-  figures = json.loads((tmp_path / 'figures.json').read_text())
+  (figures,) = json.loads((tmp_path / 'figures.json').read_text())[
+    'pairs'
+  ].values()
   assert (tmp_path / 'bars.png').read_bytes()[:4] == b'\x89PNG'
   with (tmp_path / 'scores.csv').open() as file:
     rows = list(csv.DictReader(file))
@@ -139,9 +159,54 @@ def test_the_command_compares_models(run_command, tmp_path):
   again = run_command(
     door, 'x.arpa', 'pairs.jsonl', '--scoring=mean', '--limit=1', '--json'
   )
-  found = json.loads(again.out)['models']['x.arpa']
+  found = json.loads(again.out)['pairs']['pairs.jsonl']['models']['x.arpa']
   # Only "returns" is known to the n-grams, and in one good sentence.
   assert found['pairs'] == 2 and found['groups'] == {'v': 1.0, 'be': 0.0}
   assert found['ties'] == 1
-  with pytest.raises(SystemExit, match='the same WEIGHTS twice'):
-    run_command(door, 'bert', 'pairs.jsonl', '--beside=bert')
+  for given, message in (
+    (['bert', 'pairs.jsonl', '--beside=bert'], '--beside: the same twice'),
+    (['bert', 'pairs.jsonl', 'pairs.jsonl'], 'PAIRS: the same twice'),
+    (['x.arpa', 'pairs.jsonl', '--within_word'], '--within_word: x.arpa holds'),
+    (['gpt2', 'pairs.jsonl', '--within_word'], '--within_word: gpt2 holds'),
+    (['x.arpa', 'pairs.jsonl', '--scoring=holistic'], '--scoring=holistic: x'),
+    (['bert', 'pairs.jsonl', '--scoring=forward'], 'expected one of sum, holi'),
+  ):
+    with pytest.raises(SystemExit, match=message):
+      run_command(door, *given)
+
+
+def test_several_sets_share_a_command_and_a_picture(run_command, tmp_path):
+  small_published.write_bert(tmp_path / 'bert', tokenizer_of('wordpiece'))
+  (tmp_path / 'zorro').mkdir()
+  families, _ = published_pairs.read('zorro')
+  for group in (group for of in families.values() for group in of):
+    (tmp_path / f'zorro/{group}.txt').write_text('It are.\nIt is.\nA.\nA.\n')
+  (tmp_path / 'own.tsv').write_text('good\tbad\nA name.\tName a.\n')
+  said = run_command(
+    door, 'bert', 'zorro', 'own.tsv', '--figure=bars.png', '--output=all.json'
+  )
+  assert '23 of 46 pairs have two equal sentences' in said.err
+  assert f'{sorted(families)[0]}' in said.out
+  sets = json.loads((tmp_path / 'all.json').read_text())['pairs']
+  assert list(sets) == ['zorro', 'own.tsv']
+  assert not sets['own.tsv']['published']
+  assert 'BabyBERTa, Wikipedia-1' in sets['zorro']['published']
+  assert sets['zorro']['models']['bert']['ties'] == 23
+  assert (tmp_path / 'bars.png').read_bytes()[:4] == b'\x89PNG'
+  run_command(door, 'bert', 'own.tsv', '--output=alone.json')
+  alone = json.loads((tmp_path / 'alone.json').read_text())['pairs']
+  assert alone['own.tsv'] == sets['own.tsv']
+
+
+def test_a_sentence_that_cannot_be_read_has_its_line(run_command, tmp_path):
+  small_published.write_bert(tmp_path / 'bert', tokenizer_of('wordpiece'))
+  long = 'word ' * 600
+  (tmp_path / 'a.tsv').write_text(f'good\tbad\nA\tB\n\nA\t{long}\n')
+  with pytest.raises(SystemExit, match=r"a.tsv, line 4: 'word .* pieces with"):
+    run_command(door, 'bert', 'a.tsv')
+
+
+def test_other_line_ends_are_parts_of_sentences(tmp_path):
+  (tmp_path / 'x.txt').write_text('bad\x85more\ngood\u2028more\r\n', newline='')
+  (pair,) = minimal_pairs.read(str(tmp_path))
+  assert (pair.good, pair.bad) == ('good\u2028more', 'bad\x85more')

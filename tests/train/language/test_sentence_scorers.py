@@ -73,9 +73,11 @@ def test_a_model_is_checked_before_it_is_scored(store, tmp_path):
   sums, _, way = scorer.score(LINES[:2], scoring='sum')
   assert len(sums) == 2 and 'after the symbol' in way
   assert way == sentence_sums.describe(scorer.found, 'sum', False)
-  with pytest.raises(ValueError, match='--scoring=holistic: .* a gpt2 that re'):
+  with pytest.raises(ValueError, match='--scoring=holistic: .* of gpt2, which'):
     sentence_scorers.open_scorer(str(tmp_path), LINES[:2], 'holistic')
   with pytest.raises(ValueError, match="'': has no word of"):
     sentence_scorers.open_scorer(str(store), ['the', ''], 'sum')
   with pytest.raises(FileNotFoundError):
     sentence_scorers.open_scorer(str(tmp_path / 'none'), ['a'], 'sum')
+  with pytest.raises(ValueError, match='--scoring=forward: .* holds n-grams'):
+    sentence_scorers.open_scorer(str(store), ['the'], 'forward')

@@ -63,14 +63,16 @@ def test_a_gpt2_sums_as_transformers(gpt2):
   transformers = pytest.importorskip('transformers')
   found = load(gpt2)
   theirs = transformers.GPT2LMHeadModel.from_pretrained(gpt2).eval()
-  sums, sizes = sentence_sums.score(found, SENTENCES)
-  for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
+  words = ' '.join(TOPICS).split()
+  sentences = [' '.join(words[i : i + 2 + i % 9]) for i in range(200)]
+  sums, sizes = sentence_sums.score(found, sentences)
+  for sentence, total, size in zip(sentences, sums, sizes, strict=True):
     (ids,) = found.tokenizer.encode_batch([sentence])
     row = torch.tensor([[found.tokenizer.end_of_text_id, *ids]])
     with torch.no_grad():
       log_probs = theirs(row).logits[0, :-1].log_softmax(-1)
     expected = log_probs[range(len(ids)), ids].double().sum()
-    assert total == pytest.approx(float(expected), rel=1e-4)
+    assert total == pytest.approx(float(expected), abs=1e-4, rel=1e-6)
     assert size == len(ids)
 
 
@@ -105,7 +107,7 @@ def test_pseudo_log_likelihood_is_a_plain_loop(bert, within_word):
   sums, sizes = sentence_sums.score(found, SENTENCES, within_word=within_word)
   for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
     expected, count = plain_pseudo(bert, found, sentence, within_word)
-    assert total == pytest.approx(expected, rel=1e-4)
+    assert total == pytest.approx(expected, abs=1e-4, rel=1e-6)
     assert size == count
   if within_word:  # words of several pieces are there
     alone, _ = sentence_sums.score(found, SENTENCES)
@@ -128,14 +130,28 @@ def test_holistic_is_the_mean_of_all_pieces_unmasked(bert):
     assert size == row.shape[1]
 
 
-@pytest.mark.parametrize('name', ['bert', 'gpt2'])
-def test_scores_depend_on_the_sentence_alone(name, request, monkeypatch):
-  found = load(request.getfixturevalue(name))
+@pytest.fixture(scope='module')
+def word_store(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('words')
+  return corpus.open_store(
+    build_words(write_topics(folder, 0, 30), folder / 'store')
+  )
+
+
+@pytest.mark.parametrize('name', ['bert', 'gpt2', 'nnlm', 'elmo'])
+def test_scores_depend_on_the_sentence_alone(
+  name, word_store, request, monkeypatch
+):
+  if name in ('nnlm', 'elmo'):
+    found = word_models.trained(name, word_store.tokenizer)
+  else:
+    found = load(request.getfixturevalue(name))
   together, sizes = sentence_sums.score(found, SENTENCES)
   order = [3, 1, 4, 0, 2, 1]
   others, _ = sentence_sums.score(found, [SENTENCES[i] for i in order])
   np.testing.assert_allclose(others, together[order], rtol=1e-6)
   monkeypatch.setattr(sentence_sums, 'BATCH_TOKENS', 24)
+  monkeypatch.setattr(sentence_sums, 'LONGEST', 1)
   small, _ = sentence_sums.score(found, SENTENCES)
   np.testing.assert_allclose(small, together, rtol=1e-6)
   assert (sizes > 0).all()
@@ -176,13 +192,27 @@ def test_models_of_ours_sum_what_they_are_trained_on(
     assert size == len(log_probs)
 
 
-def test_an_elmo_reads_both_ways(tmp_path):
+def test_an_nnlm_sums_what_it_predicts(word_store):
+  """All words after the first, one row at a time."""
+  tokenizer = word_store.tokenizer
+  found = word_models.trained('nnlm', tokenizer)
+  sums, sizes = sentence_sums.score(found, SENTENCES)
+  for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):
+    (ids,) = found.tokenizer.encode_batch([sentence])
+    row = np.array([ids])
+    logits = found.model.apply(
+      {'params': found.params}, row, row >= 0, row, train=False
+    )['lm_logits'][0]
+    log_probs = jax.nn.log_softmax(logits)[:-1]
+    expected = log_probs[np.arange(len(ids) - 1), row[0, 1:]].sum()
+    assert total == pytest.approx(float(expected), rel=1e-5)
+    assert size == len(ids) - 1
+
+
+def test_an_elmo_reads_both_ways(word_store):
   """Against one sentence at a time, without any padding."""
-  store = corpus.open_store(
-    build_words(write_topics(tmp_path, 0, 30), tmp_path / 'store')
-  )
-  found = word_models.trained('elmo', store.tokenizer)
-  tokenizer = store.tokenizer
+  tokenizer = word_store.tokenizer
+  found = word_models.trained('elmo', tokenizer)
   some = [tokenizer.pieces[i] for i in (5, 9, 30, 7, 12)]
   texts = [' '.join(some), f'{some[0]} zyzzyva {some[1]}', some[2]]
 
@@ -194,7 +224,11 @@ def test_an_elmo_reads_both_ways(tmp_path):
 
   sums, sizes = sentence_sums.score(found, texts)
   assert sizes.tolist() == [10, 6, 2]
-  for text, total in zip(texts, sums, strict=True):
+  directions = [
+    sentence_sums.score(found, texts, scoring=way)
+    for way in ('forward', 'backward')
+  ]
+  for number, (text, total) in enumerate(zip(texts, sums, strict=True)):
     words = text.split()
     expected = 0.0
     for tower, stream in enumerate((words, words[::-1])):
@@ -215,7 +249,10 @@ def test_an_elmo_reads_both_ways(tmp_path):
         targets,
         *(np.moveaxis(array, 2, 0) for array in zeros),
       )
-      expected -= float(outputs['losses'][tower].sum())
+      expected -= (alone := float(outputs['losses'][tower].sum()))
+      of_tower, counts = directions[tower]
+      assert of_tower[number] == pytest.approx(-alone, rel=1e-5)
+      assert counts[number] == len(words)
     assert total == pytest.approx(expected, rel=1e-5)
 
 
@@ -259,5 +296,16 @@ def test_what_cannot_be_scored_is_named(bert, tmp_path):
 
 
 def test_only_a_bert_is_scored_unmasked(gpt2):
-  with pytest.raises(ValueError, match='--scoring=holistic: .* a gpt2 that re'):
+  with pytest.raises(ValueError, match='--scoring=holistic: .* of gpt2, which'):
     sentence_sums.check_model(load(gpt2), 'holistic')
+
+
+def test_a_row_is_not_padded_beyond_what_a_bert_reads(tmp_path):
+  """A longest row of 50 is on no grid of lengths."""
+  small_published.write_bert(
+    tmp_path, tokenizer_of('wordpiece'), max_position_embeddings=50
+  )
+  found = load(tmp_path)
+  sentence = ' '.join(['the'] * 47)
+  sums, sizes = sentence_sums.score(found, [sentence], scoring='holistic')
+  assert sizes == 49 and np.isfinite(sums).all()

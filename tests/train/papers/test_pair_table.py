@@ -11,7 +11,7 @@ import small_published
 
 from data.vocabulary import tokenization
 from train import tables
-from train.language import minimal_pairs
+from train.language import minimal_pairs, published_pairs
 from train.papers import pair_table, table_rows
 from train.run import command
 
@@ -35,7 +35,7 @@ HIDDEN = 'pseudo-log-likelihood, summed'
 def sets(tmp_path_factory):
   """A folder with two pairs of each paradigm of Zorro, and weights."""
   folder = tmp_path_factory.mktemp('sets')
-  families, _ = pair_table.read_published('zorro')
+  families, _ = published_pairs.read('zorro')
   (folder / 'zorro').mkdir()
   for number, group in enumerate(g for of in families.values() for g in of):
     last = 'a good text\n' if number else 'a fine text\n'
@@ -53,7 +53,7 @@ def sets(tmp_path_factory):
 
 @pytest.mark.parametrize('name', ['blimp', 'zorro'])
 def test_published_figures_are_those_of_the_files(name, sesame_data):
-  families, systems = pair_table.read_published(name)
+  families, systems = published_pairs.read(name)
   with (sesame_data / f'unmasked/{name}.csv').open() as file:
     rows = list(csv.DictReader(file))
   groups = [group for of in families.values() for group in of]
@@ -93,8 +93,15 @@ def test_published_figures_are_those_of_the_files(name, sesame_data):
 
 
 def test_blimp_s_own_rows_are_those_of_its_file(sesame_data):
-  families, systems = pair_table.read_published('blimp')
-  theirs = minimal_pairs.published(str(sesame_data / 'blimp'))
+  families, systems = published_pairs.read('blimp')
+  text = (sesame_data / 'blimp/models_summary.jsonl').read_text()
+  rows = [json.loads(line) for line in text.splitlines()]
+  keys = {'ngram': '5-gram, 3.1 G words', 'lstm': 'LSTM, 83 M words'}
+  keys |= {'txl': 'Transformer-XL', 'gpt2': 'GPT-2 774M'}
+  theirs = {
+    name: {row['UID']: row[key] for row in rows if row['UID'] != 'overall'}
+    for key, name in keys.items()
+  }
   of_pairs = {}
   for pair in minimal_pairs.read(str(sesame_data / 'blimp')):
     of_pairs[pair.group] = pair.family
@@ -109,7 +116,7 @@ def test_blimp_s_own_rows_are_those_of_its_file(sesame_data):
 
 
 def test_zorro_s_own_row_is_that_of_its_file(sesame_data):
-  families, (first, *_) = pair_table.read_published('zorro')
+  families, (first, *_) = published_pairs.read('zorro')
   found = json.loads((sesame_data / 'zorro/roberta_base.json').read_text())
   theirs = found['roberta-base']
   assert first.groups == {g: theirs[g] for of in families.values() for g in of}
@@ -122,8 +129,8 @@ def test_models_are_scored_once_in_each_way(sets, tmp_path, capsys):
   )
   assert pair_table.make(ZORRO, tmp_path, dry_run=True, **options)
   first, second = capsys.readouterr().out.splitlines()
-  assert first.endswith(f'x.arpa {sets / "zorro"}')
-  assert second.startswith('python -m train.minimal_pairs')
+  assert first == f'words: {sets / "x.arpa"} scores 92 sentences'
+  assert second.startswith('bert: ')
   assert pair_table.make(ZORRO, tmp_path, **options)
   text = capsys.readouterr().out
   assert text == (tmp_path / 'lm_zorro.md').read_text()
@@ -151,6 +158,10 @@ def test_models_are_scored_once_in_each_way(sets, tmp_path, capsys):
   assert pair_table.make(ZORRO, tmp_path, **options)
   assert other.stat().st_mtime_ns == made
   assert (tmp_path / 'lm_zorro/bert/holistic.json').exists()
+  other_weights = {'weights': ['bert=x.arpa']}
+  assert pair_table.make(ZORRO, tmp_path, **options | other_weights)
+  told = f'bert has figures of {sets / "bert"}, which stay; --rerun scores x.a'
+  assert told in capsys.readouterr().err
   assert pair_table.make(ZORRO, tmp_path, rerun=True, **options)
   assert other.stat().st_mtime_ns > made
 

@@ -345,6 +345,12 @@ def test_a_dry_run_tells_the_plan(on_one, tmp_path, capsys):
     ('esim', 'own tags', {'task.crf': ''}, 'tagging with 1 .* bilstm_crf read'),
     ('bilstm_crf', 'own sentences', {'task.crf': ''}, "model.name='bilstm_crf"),
     ('bcn', 'own sentences', {'model.num_layers': 2}, 'model.num_layers=2.* 1'),
+    (
+      'bcn',
+      'own sentences',
+      {'model.hidden_dim': 0},
+      'hidden_dim=0: .* a posi',
+    ),
     ('bcn', 'own sentences', {'task.word_dim': 0}, 'nothing to read words by'),
     (
       'bcn',

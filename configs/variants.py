@@ -1,6 +1,7 @@
 """Sizes and ablations of each architecture, with their source, and defaults."""
 
 import importlib
+from collections.abc import Callable
 
 import ml_collections
 
@@ -343,8 +344,12 @@ _SECTIONS = {
 
 def make_defaults(name: str) -> ml_collections.ConfigDict:
   """Returns the defaults of a family, a `task` or a task model (`words`)."""
+  return _maker(name)()
+
+
+def _maker(name: str) -> Callable[[], ml_collections.ConfigDict]:
   module, function = _SECTIONS[name].split(':')
-  return getattr(importlib.import_module(f'configs.{module}'), function)()
+  return getattr(importlib.import_module(f'configs.{module}'), function)
 
 
 def all_keys() -> set[str]:
@@ -361,9 +366,17 @@ def get_defaults(
   config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict | None:
   """Returns defaults with the same keys; None of a family made elsewhere."""
+  maker = maker_of(config)
+  return maker and maker()
+
+
+def maker_of(
+  config: ml_collections.ConfigDict,
+) -> Callable[[], ml_collections.ConfigDict] | None:
+  """Returns what makes the defaults of `get_defaults`."""
   name = config.model.name
   if 'task' in config:
     name = 'words' if name in WORD_MODELS else 'task'
   if 'distill' in config:
     name = f'distill_{name}'
-  return make_defaults(name) if name in _SECTIONS else None
+  return _maker(name) if name in _SECTIONS else None

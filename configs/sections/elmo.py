@@ -8,7 +8,7 @@ from configs import base
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of ELMo."""
   model = ml_collections.ConfigDict()
-  model.name = 'elmo'
+  model.name = 'elmo'  # the family
   model.num_layers = 2  # L of each direction
   model.lstm_dim = 4096  # F, cells
   model.projection_dim = 512  # P, the width of the hidden states of a direction

@@ -8,7 +8,7 @@ from configs import base
 def get_config() -> ml_collections.ConfigDict:
   """Returns the defaults of GPT, with its release's optimiser."""
   config = get_gpt2_config()
-  config.model.name = 'gpt'
+  config.model.name = 'gpt'  # the family
   config.model.update(base.layer_form())
   return config
 
@@ -17,7 +17,7 @@ def get_gpt2_config() -> ml_collections.ConfigDict:
   """Returns the defaults of GPT-2, whose layers have a fixed form."""
   model = base.transformer()
   model.update(base.null_key())
-  model.name = 'gpt2'
+  model.name = 'gpt2'  # the family
   config = _next_tokens(model)
   config.init.update(base.drawn_transformer())
   config.data.update(base.rows())
@@ -37,7 +37,7 @@ def _next_tokens(model: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 def get_lstm_config() -> ml_collections.ConfigDict:
   """Returns the defaults of the LSTM in GPT's place."""
   model = ml_collections.ConfigDict()
-  model.name = 'lstm'
+  model.name = 'lstm'  # the family
   model.num_layers = 1  # L
   model.embed_dim = 768  # D, the width of embeddings and hidden states
   model.lstm_dim = 2048  # F, cells
@@ -52,7 +52,7 @@ def get_lstm_config() -> ml_collections.ConfigDict:
 def get_nnlm_config() -> ml_collections.ConfigDict:
   """Returns the defaults of Bengio et al. 2003's network, MLP10 of Table 2."""
   model = ml_collections.ConfigDict()
-  model.name = 'nnlm'
+  model.name = 'nnlm'  # the family
   model.embed_dim = 60  # m
   model.hidden_dim = 100  # h
   model.order = 5  # n of the n-grams, the predicted word included

@@ -95,7 +95,8 @@ def own_set() -> ml_collections.ConfigDict:
   """Returns the keys of a user's own task, see data/tasks/own.py."""
   placeholder = config_dict.placeholder
   own = ml_collections.ConfigDict()
-  # Classification, regression, choice, tagging, roles, coreference or span.
+  # 'classification', 'regression', 'choice', 'tagging', 'roles', 'coreference'
+  # or 'span'.
   own.kind = placeholder(str)
   # Files in data.source: .jsonl, .csv with a line of titles (both perhaps .gz),
   # .parquet, .arrow, or any other name for tab-separated columns; or splits of
@@ -140,13 +141,13 @@ def epochs() -> ml_collections.ConfigDict:
   """Returns the keys of the steps of a fine-tuning."""
   placeholder = config_dict.placeholder
   train = ml_collections.ConfigDict()
-  train.num_epochs = 3.0
+  train.num_epochs = 3.0  # times that the examples are read
   # How many steps E epochs of N examples have, with a batch of B: 'bert' (its
   # release: floor(N / B x E); for spans, N questions), 'gpt' (its release:
   # floor(N / B) an epoch) or 'rows' (ceil(N / B x E), with N rows of the model,
   # such as windows).
   train.count = 'bert'
-  train.global_batch = 32
+  train.global_batch = 32  # examples of a step
   train.eval_every = placeholder(int)  # Steps between scores. Empty: an epoch.
   # Steps between checkpoints. Empty: eval_every.
   train.checkpoint_every = placeholder(int)

@@ -12,7 +12,7 @@ def get_config() -> ml_collections.ConfigDict:
   model = ml_collections.ConfigDict()
   # 'bcn', 'esim', 'bilstm_crf', 'bilstm_attention', 'deep_srl', 'e2e_coref',
   # 'bidaf_plus' or 'bidaf'.
-  model.name = 'bcn'
+  model.name = 'bcn'  # the task model
   # 'published'; 'allennlp', AllenNLP's form of deep_srl or e2e_coref;
   # 'allennlp_elmo', AllenNLP's form of deep_srl above ELMo; '2018', the later
   # form of e2e_coref by its authors.

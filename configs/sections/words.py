@@ -8,7 +8,7 @@ from configs import base
 def get_word2vec_config() -> ml_collections.ConfigDict:
   """Returns the defaults of word2vec, as released but for its batches."""
   model, objective = _tables(), _counts()
-  model.name = 'word2vec'
+  model.name = 'word2vec'  # the family
   # The largest distance of neighbours; each word draws a distance up to it.
   model.window = 5
   model.negative = 5  # sampled words of a pair; 0: none
@@ -36,7 +36,7 @@ def get_word2vec_config() -> ml_collections.ConfigDict:
 def get_glove_config() -> ml_collections.ConfigDict:
   """Returns the defaults of GloVe, as released but for its batches."""
   model, objective = _tables(), _counts()
-  model.name = 'glove'
+  model.name = 'glove'  # the family
   objective.window = 15  # the largest distance of neighbours
   # Pairs that are counted so often, or more often, have a weight of 1.
   objective.x_max = 100.0
@@ -53,7 +53,7 @@ def get_glove_config() -> ml_collections.ConfigDict:
 def _tables() -> ml_collections.ConfigDict:
   model = ml_collections.ConfigDict()
   model.embed_dim = 100  # D, the width of the vectors
-  model.dtype = 'float32'
+  model.dtype = 'float32'  # of activations; parameters are always float32
   return model
 
 

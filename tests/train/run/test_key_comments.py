@@ -9,7 +9,7 @@ import pytest
 from train.run import key_comments, settings
 
 
-@pytest.mark.parametrize('name', ['bert_tiny', 'word2vec_novels', 'transfer'])
+@pytest.mark.parametrize('name', settings.shipped_names())
 def test_every_key_stands_beside_its_value_and_comment(name):
   config = settings.with_overrides(
     settings.load_config(name), {'train.seed': 41}
@@ -23,13 +23,31 @@ def test_every_key_stands_beside_its_value_and_comment(name):
 
 
 def test_a_comment_above_and_beside_are_one():
-  keys = ['optim.weight_decay', 'mesh.data', 'no.key']
-  assert key_comments.comments(keys) == {
-    'optim.weight_decay': 'Of all parameters but biases, layer norms and the'
-    ' weights of layer mixes.',
-    'mesh.data': 'Copies of the model; -1: all devices that the other axes'
-    ' leave.',
-  }
+  found = key_comments.comments(settings.load_config('bert_tiny'))
+  assert found['optim.weight_decay'] == (
+    'Of all parameters but biases, layer norms and the weights of layer mixes.'
+  )
+  assert found['mesh.data'] == (
+    'Copies of the model; -1: all devices that the other axes leave.'
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'key', 'expected'),
+  [
+    ('transfer', 'data.source', 'A folder of the official files'),
+    ('transfer', 'train.eval_every', 'Empty: an epoch'),
+    ('transfer', 'data.tokenizer', 'Empty: the tokenizer of init.weights'),
+    ('transfer', 'init.layers', "'every:2'"),
+    ('bert_tiny', 'model.window', '0: all layers see all tokens'),
+    ('word2vec_novels', 'model.window', 'largest distance of neighbours'),
+    ('nnlm_tiny', 'model.max_length', 'longest'),
+    ('gpt_tiny', 'model.max_length', 'position table'),
+  ],
+)
+def test_a_key_has_the_comment_of_its_own_section(name, key, expected):
+  found = key_comments.comments(settings.load_config(name))
+  assert expected in found[key]
 
 
 def run_main(*arguments):

@@ -89,7 +89,7 @@ class TextObjective(Objective):
 
   Attributes:
     has_memory: whether rows keep memory from batch to batch, see `carry`.
-    num_steps: of the whole run, all phases.
+    num_steps: of the run, before the first phase that restarts its schedule.
     teacher: another model that reads each batch of a training step, too.
   """
 

@@ -144,7 +144,7 @@ def build_parts(
     for phase in phases
   }
   for objective in objective_of.values():
-    objective.num_steps = sum(phase.steps for phase in phases)
+    objective.num_steps = training_phases.steps_before_restart(phases)
   schedule = optim.make_schedule(config.optim, phases)
   global_batch = phases[-1].global_batch
   objective = objective_of[phases[-1].kind]

@@ -156,6 +156,12 @@ def check_continuation(
     settings.flatten(old), settings.flatten(config)
   )
   if differing and differing.keys() <= set(settings.SCHEDULE_KEYS):
+    total = sum(phase.steps for phase in phases)
+    if total < done:
+      raise ValueError(
+        f'{workdir} holds {done} steps, and this config has only {total}:'
+        ' expected as many, or more'
+      )
     old_phases = training_phases.resolve_phases(old, num_windows)
     same_batches = run_stores.by_digest(
       old_phases, there, done
@@ -169,14 +175,18 @@ def check_continuation(
         (config.optim, phases),
       )
     ]
-    if same_batches and np.array_equal(*rates):
+    same_masks = config.get('objective', {}).get('first_mask_rate') is None or (
+      training_phases.steps_before_restart(old_phases)
+      == training_phases.steps_before_restart(phases)
+    )
+    if same_batches and same_masks and np.array_equal(*rates):
       for key in settings.SCHEDULE_KEYS:
         differing.pop(key, None)
   if differing:
     ways = ''
     if differing.keys() <= {*settings.SCHEDULE_KEYS, *RATE_KEYS}:
       old_phases = training_phases.resolve_phases(old, num_windows)
-      ways = _ways_on(config, workdir, old_phases, phases, done)
+      ways = _ways_on(config, old, workdir, old_phases, phases, done)
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
@@ -192,18 +202,19 @@ def check_continuation(
 
 def _ways_on(
   config: ml_collections.ConfigDict,
+  before: ml_collections.ConfigDict,
   workdir: epath.PathLike,
   old: Sequence[Phase],
   new: Sequence[Phase],
   done: int,
 ) -> str:
-  """Returns what to type to train a workdir on with another schedule."""
+  """Returns what to type to train on a workdir, whose config is `before`."""
   more = sum(phase.steps for phase in new) - done
   ways = ''
   if done < sum(phase.steps for phase in old):
     ways += (
-      '\nTo train on with another schedule, let this one end first, by the'
-      ' command that began it'
+      '\nTo train on after its schedule, let this one end first, by the command'
+      ' that began it'
     )
   elif more > 0:
     last = new[-1]._replace(steps=more, schedule='restart')
@@ -214,10 +225,18 @@ def _ways_on(
       if phase[3] == 'restart'
     ]
     restarts = (*config.optim.restarts, *peaks)[: len(peaks)]
+    old_rates, new_rates = settings.flatten(before), settings.flatten(config)
+    kept = ''.join(
+      f' --config.{key}={old_rates[key]}'
+      for key in RATE_KEYS
+      if old_rates[key] != new_rates[key]
+    )
     ways += (
-      '\nTo train on with another schedule, append it as a phase, in place of'
-      ' train.steps and the like:\n'
-      f'  --config.train.phases="{every}" --config.optim.restarts="{restarts}"'
+      '\nTo train on, append a phase that begins the schedule'
+      f' {before.optim.schedule!r} anew. Leave train.steps, train.num_epochs'
+      ' and train.global_batch out, and add\n'
+      f'  --config.train.phases="{every}"'
+      f' --config.optim.restarts="{restarts}"{kept}'
     )
   return (
     f'{ways}\nTo begin a new run with these weights:\n'

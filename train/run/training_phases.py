@@ -83,6 +83,12 @@ def cut_phases(phases: Sequence[Phase], steps: int) -> list[Phase]:
   return cut
 
 
+def steps_before_restart(phases: Sequence[Phase]) -> int:
+  """Returns the steps of the phases before the first that restarts."""
+  before = itertools.takewhile(lambda p: p.schedule != 'restart', phases[1:])
+  return phases[0].steps + sum(phase.steps for phase in before)
+
+
 def resolve_phases(
   config: ml_collections.ConfigDict, num_windows: Mapping[int, int]
 ) -> tuple[Phase, ...]:

@@ -103,7 +103,9 @@ def check_continuation(
     raise ValueError(
       f'{workdir} holds a run of another config:'
       f'{settings.describe_differing(differing)}'
-      '\nPass the same values, or another --workdir'
+      '\nPass the same values, or another --workdir. To begin a new run with'
+      ' these weights:\n'
+      f'  --workdir=ANOTHER --config.init.weights={workdir}'
     )
 
 

@@ -128,7 +128,8 @@ def _build(args: argparse.Namespace) -> int:
       raise
     print(f'error: {told or error}', file=sys.stderr)
     return 1
-  audits.print_audit(audit)
+  # With --json, standard output holds nothing else.
+  audits.print_audit(audit, sys.stderr if args.json else sys.stdout)
   print(f'the store is in {args.out}', file=sys.stderr)
   if args.json:
     print(json.dumps(audit))

@@ -421,7 +421,6 @@ LISTINGS = {
   'train/host/chips.py',  # devices
   'train/papers/table_rows.py',
   'train/run/checkpoint.py',
-  'train/run/key_comments.py',
   'train/run/mirror.py',
   'train/run/settings.py',
 }

@@ -31,11 +31,23 @@ NOT_DOORS = ('__init__', 'cli', 'main')
 _BASH = """
 _sesame() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
+  # "--config=bert" is three words.
+  [[ $word == = ]] && word=
+  [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}
+  [[ $COMP_CWORD == 1 ]] && before=sesame
   case $before in
     sesame) COMPREPLY=($(compgen -W "@DOORS@" -- "$word")) ;;
+    completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
     --config) COMPREPLY=($(compgen -W "@CONFIGS@" -- "$word")) ;;
     --table) COMPREPLY=($(compgen -W "@TABLES@" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -f -- "$word")) ;;
+    --topology) COMPREPLY=($(compgen -W "@TOPOLOGIES@" -- "$word")) ;;
+    *) if [[ $word == -* ]]; then
+         local options=$(sesame "${COMP_WORDS[1]}" --help 2>/dev/null \
+           | grep -oE -- '--[a-zA-Z_]+' | sort -u)
+         COMPREPLY=($(compgen -W "$options" -- "$word"))
+       else
+         COMPREPLY=($(compgen -f -- "$word"))
+       fi ;;
   esac
 }
 complete -o filenames -F _sesame sesame
@@ -81,6 +93,14 @@ def shipped_tables() -> dict[str, str]:
   }
 
 
+def topologies() -> list[str]:
+  """Returns the names of TPU slices and of GPUs."""
+  from train.slices import gpus, topology
+
+  cards = [f'{card}-{n}' for card in gpus.CARDS for n in gpus.COUNTS]
+  return [*topology.names(), *cards]
+
+
 def _title(path: pathlib.Path) -> str:
   """Returns the first paragraph of a module's docstring, without importing."""
   text = ast.get_docstring(ast.parse(path.read_text())) or ''
@@ -102,9 +122,10 @@ def _rows(titles: dict[str, str]) -> str:
 def completion(shell: str) -> str:
   """Returns the text that makes a shell, 'bash' or 'zsh', complete `sesame`."""
   words = {
-    '@DOORS@': [*doors(), 'configs', 'topologies', 'completion'],
+    '@DOORS@': [*doors(), *LISTS, 'completion'],
     '@CONFIGS@': shipped_configs(),
     '@TABLES@': shipped_tables(),
+    '@TOPOLOGIES@': topologies(),
   }
   text = SHELLS[shell]
   for place, names in words.items():
@@ -124,13 +145,18 @@ def _help() -> str:
 
 
 # What is printed alone, without a program.
+LISTS = {
+  'configs': lambda: print(_rows(shipped_configs())),
+  'tables': lambda: print(_rows(shipped_tables())),
+  'topologies': lambda: run('preflight', '--topology', 'help'),
+}
 PRINTED = {
-  ('--help',): lambda: print(_help()),
-  ('-h',): lambda: print(_help()),
-  ('--version',): lambda: print(importlib.metadata.version(PACKAGE)),
-  ('configs',): lambda: print(_rows(shipped_configs())),
-  ('tables',): lambda: print(_rows(shipped_tables())),
-  ('topologies',): lambda: run('preflight', '--topology', 'help'),
+  **{(word,): lambda: print(_help()) for word in ('--help', '-h', 'help')},
+  **{
+    (word,): lambda: print(importlib.metadata.version(PACKAGE))
+    for word in ('--version', 'version')
+  },
+  **{(name,): of for name, of in LISTS.items()},
   **{
     ('completion', shell): lambda shell=shell: print(completion(shell))
     for shell in SHELLS
@@ -151,8 +177,16 @@ def main() -> None:
       command.end_unread()
     return
   name, *rest = arguments
+  if name in LISTS and name not in doors():
+    sys.exit(
+      f'error: sesame {name} takes no {" ".join(rest)}: it prints a list'
+    )
+  if name == 'completion':
+    sys.exit(
+      f'error: sesame completion: expected {" or ".join(SHELLS)} after it'
+    )
   if name not in doors():
-    known = ', '.join([*doors(), 'configs', 'topologies', 'completion SHELL'])
+    known = ', '.join([*doors(), *LISTS, 'completion'])
     sys.exit(f'error: sesame {name}: expected one of {known}')
   run(name, *rest)
 

@@ -13,7 +13,7 @@ class PairExamples(pipeline.Permuted):
   """One split of a token store, cut into pairs of windows.
 
   A window carries W = length + length // 8 tokens. A sentence boundary lies in
-  `boundary_share` of the windows.
+  `boundary_share` of the windows; without `next_sentences` none need have one.
   """
 
   def __init__(
@@ -24,6 +24,7 @@ class PairExamples(pipeline.Permuted):
     held_out: bool,
     language_exponent: float = 0.7,
     units: bool = False,
+    next_sentences: bool = True,
   ) -> None:
     """Opens the window index; see `windows.open_index` for its errors.
 
@@ -36,6 +37,7 @@ class PairExamples(pipeline.Permuted):
     languages = dict(zip(store.languages, counts.tolist(), strict=True))
     super().__init__(length, languages, language_exponent)
     self.boundary_share = index.boundary_share
+    self._next_sentences = next_sentences
     self._windows = index.windows
     self._offsets = index.offsets
     self._tokens = store.tokens
@@ -44,11 +46,12 @@ class PairExamples(pipeline.Permuted):
   def check_text(self, batch_size: int) -> None:
     """Raises a ValueError if no window can be split, or text is short."""
     super().check_text(batch_size)
-    if not self.boundary_share:
+    if self._next_sentences and not self.boundary_share:
       raise ValueError(
         f'no window of {self.length} tokens holds a sentence boundary, so'
         ' next-sentence prediction has nothing to learn: every document is'
-        ' one sentence. Prepare the text with another document_break'
+        ' one sentence. Predict masked tokens alone (train.objective=mlm), or'
+        ' prepare the text with another document_break'
       )
 
   def batch(self, numbers: np.ndarray, draws: np.ndarray) -> Batch:

@@ -71,6 +71,7 @@ def find_warnings(
   """Returns warnings about a store, for `pairs` (BERT) or `windows`."""
   found = []
   median = audit['document_lengths']['median']
+  is_record = audit['document_break'] == 'record'  # no other is to be had
   if pairs and audit['documents'] == 1:
     found.append(
       'a single document: next-sentence pairs need a second one for their '
@@ -79,13 +80,22 @@ def find_warnings(
   if pairs and audit['one_sentence_documents'] * 2 > audit['documents']:
     found.append(
       f'{audit["one_sentence_documents"]} of {audit["documents"]} documents '
-      'have one sentence: they hold no next-sentence pair. Choose another '
-      'document_break if they belong together.'
+      'have one sentence: they hold no next-sentence pair. '
+      + (
+        'Predict masked tokens alone, by train.objective=mlm.'
+        if is_record
+        else 'Choose another document_break if they belong together.'
+      )
     )
   if windows and median < SHORT_DOCUMENT:
     found.append(
       f'the median document has {median} tokens, fewer than a window of '
-      f'{SHORT_DOCUMENT}: is document_break {audit["document_break"]!r} right?'
+      f'{SHORT_DOCUMENT}: '
+      + (
+        'data.packed=documents puts several in a row.'
+        if is_record
+        else f'is document_break {audit["document_break"]!r} right?'
+      )
     )
   asked = audit['vocab_size_asked']
   size = audit.get('softmax_size', audit['vocab_size'])

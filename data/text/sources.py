@@ -16,6 +16,7 @@ from etils import epath
 from data.by_name import ByName
 from data.text import documents, languages, manual, text_files
 from data.text.text_pieces import (
+  NULL_TEXT,
   Piece,
   Source,
   digest,
@@ -300,7 +301,10 @@ def _read_files(
     texts = itertools.chain([first], texts) if first else ()
     if text_files.is_jsonl(path):
       for text in text_files.records(path, texts, text_field):
-        yield from record_pieces(source, text, white_space)
+        if text is None:
+          source.dropped[NULL_TEXT] += 1
+        else:
+          yield from record_pieces(source, text, white_space)
     else:
       piece = None
       for piece in to_pieces(

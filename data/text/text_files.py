@@ -291,10 +291,16 @@ def lines_of(path: epath.Path) -> Iterator[str]:
   return lines(chunks(path), path)
 
 
+_MISSING = object()
+
+
 def records(
   path: epath.Path, texts: Iterable[str], text_field: str
-) -> Iterator[str]:
-  """Yields the text of each JSONL record; raises ValueError at a wrong line."""
+) -> Iterator[str | None]:
+  """Yields the text of each JSONL record, None where it is null.
+
+  Raises ValueError at a wrong line.
+  """
   for number, line in enumerate(lines(texts, path), start=1):
     if not line.strip():
       continue
@@ -309,14 +315,17 @@ def records(
     if not isinstance(record, dict):
       raise ValueError(
         f'{path}, line {number:,}: expected a JSON object with a field '
-        f'{text_field!r}, found {type(record).__name__}: {line[:60]!r}'
+        f'{text_field!r}, found {_json_kind(record)}: {line[:60]!r}'
       )
-    text = record.get(text_field)
+    text = record.get(text_field, _MISSING)
+    if text is None:
+      yield None
+      continue
     if not isinstance(text, str):
       if text_field not in record:
         what = f'no field {text_field!r}; the fields are {sorted(record)}'
       else:
-        what = f'field {text_field!r} is {type(text).__name__}, not text'
+        what = f'field {text_field!r} is {_json_kind(text)}, not text'
       raise ValueError(
         f'{path}, line {number:,}: {what}. Name the field that holds the text '
         '(text_field)'
@@ -328,6 +337,17 @@ def records(
         'surrogate pair, which is no text'
       )
     yield text
+
+
+def _json_kind(value: Any) -> str:
+  """Returns what a value is to JSON."""
+  if isinstance(value, dict):
+    return f'an object with the fields {sorted(value)}'
+  if isinstance(value, list):
+    return 'a list'
+  if isinstance(value, bool):
+    return 'true or false'
+  return 'text' if isinstance(value, str) else 'a number or null'
 
 
 def read_json(path: str | os.PathLike) -> Any:

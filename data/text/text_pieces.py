@@ -155,6 +155,9 @@ def to_pieces(
     yield Piece(pending + tail, True, sentence_per_line, file=file, line=line)
 
 
+NULL_TEXT = 'record with a null text'  # why records are dropped
+
+
 def record_pieces(
   source: Source, text: str, white_space: str
 ) -> Iterator[Piece]:

@@ -13,8 +13,8 @@ NOVELS holds AUTHOR_TITLE_YEAR.txt. Of six authors two novels are for training
 and a third one for dev, so that no name of a person tells the author.
 """
 
+import argparse
 import pathlib
-import sys
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -31,7 +31,7 @@ def passages(path: pathlib.Path, count: int) -> list[str]:
   return [' '.join(words[i * step :][:WORDS]) for i in range(count)]
 
 
-def main(novels: str, out: str) -> None:
+def write(novels: str, out: str) -> None:
   """Writes train.parquet and dev.parquet."""
   rows = {'train': [], 'dev': []}
   for author in AUTHORS:
@@ -52,4 +52,11 @@ def main(novels: str, out: str) -> None:
 
 
 if __name__ == '__main__':
-  main(*sys.argv[1:])
+  parser = argparse.ArgumentParser(
+    prog='python tests/bench/long_texts.py',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('novels', help='folder of AUTHOR_TITLE_YEAR.txt')
+  parser.add_argument('out', help='folder of the set')
+  write(**vars(parser.parse_args()))

@@ -1,6 +1,7 @@
 """The command `sesame`, in a folder with files of the user's own."""
 
 import importlib.util
+import pathlib
 import re
 import shlex
 import subprocess
@@ -67,6 +68,8 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
     (('configs',), 'bert_base  +tpu   BERT-Base as published'),
     (('tables',), 'bert/glue .*Table 1: GLUE'),
     (('--help',), 'embed +Vectors of texts'),
+    (('help',), 'embed +Vectors of texts'),
+    (('version',), r'\d+\.\d+'),
     (('completion', 'bash'), '--config.*bert_tiny'),
     (('completion', 'zsh'), 'bashcompinit'),
   ],
@@ -78,20 +81,42 @@ def test_lists(arguments, line, monkeypatch, capsys):
   assert re.search(line, capsys.readouterr().out)
 
 
-def test_completions_are_shell(tmp_path):
+@pytest.mark.parametrize(
+  ('words', 'expected'),
+  [
+    ('train --config bert_t', 'bert_tiny'),
+    ('train --config = bert_t', 'bert_tiny'),
+    ('preflight --topology v5litepod-12', 'v5litepod-128'),
+    ('tables --table bert/sq', 'bert/squad bert/squad_v2_leaderboard'),
+    ('completion z', 'zsh'),
+    ('emb', 'embed'),
+    ('embed --norm', '--normalize'),
+  ],
+)
+def test_completions_are_shell(words, expected, tmp_path):
   script = tmp_path / 'completion'
+  count = len(words.split())
   script.write_text(
-    cli.completion('bash')
-    + '\nCOMP_WORDS=(sesame train --config bert_t) COMP_CWORD=3; _sesame\n'
+    f'PATH={pathlib.Path(sys.executable).parent}:$PATH\n'
+    + cli.completion('bash')
+    + f'\nCOMP_WORDS=(sesame {words}) COMP_CWORD={count}; _sesame\n'
     + 'echo "${COMPREPLY[@]}"\n'
   )
   done = subprocess.run(
     ['bash', script], capture_output=True, text=True, check=True
   )
-  assert done.stdout == 'bert_tiny\n' and not done.stderr
+  assert done.stdout == f'{expected}\n' and not done.stderr
 
 
-def test_an_unknown_name_is_refused(monkeypatch):
-  monkeypatch.setattr(sys, 'argv', ['sesame', 'trian'])
-  with pytest.raises(SystemExit, match='sesame trian: expected one of .*train'):
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    ('trian', 'sesame trian: expected one of .*train'),
+    ('completion', 'sesame completion: expected bash or zsh'),
+    ('configs --help', 'sesame configs takes no --help: it prints a list'),
+  ],
+)
+def test_what_is_no_program_is_refused(words, message, monkeypatch):
+  monkeypatch.setattr(sys, 'argv', ['sesame', *words.split()])
+  with pytest.raises(SystemExit, match=message):
     cli.main()

@@ -7,6 +7,7 @@ would be noise. Fine-tuning on pairs still needs both token types.
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -129,16 +130,17 @@ class _PairsOfText(TextObjective):
     config: ml_collections.ConfigDict,
     store: Store,
     length: int,
-    **options: bool,
+    **options: Any,
   ) -> Examples:
     """Opens a split of a store, as dialogues where it has any."""
-    open_texts = pairs.PairExamples
+    options['language_exponent'] = config.data.language_exponent
     if any(pairs.is_dialogue(store)):
       from data.examples import dialogues
 
-      open_texts = dialogues.DialogueExamples
-    exponent = config.data.language_exponent
-    return open_texts(store, length, language_exponent=exponent, **options)
+      return dialogues.DialogueExamples(store, length, **options)
+    return pairs.PairExamples(
+      store, length, next_sentences='nsp' in cls.loss_names, **options
+    )
 
   batch_shapes = staticmethod(pairs.batch_shapes)
 

@@ -147,8 +147,8 @@ def _told(path: epath.Path, size: int, rows: Sequence[int] = ()):
     why = (str(error).strip() or type(error).__name__).splitlines()[0]
     after = f' after row {sum(rows):,}' if sum(rows) else ''
     raise ValueError(
-      f'{path}: the file is cut off or damaged{after} ({size:,} bytes): {why}.'
-      ' Copy or download it again'
+      f'{path}: the file is cut off or damaged{after} ({size:,} bytes):'
+      f' {why.rstrip(".")}. Copy or download it again'
     ) from None
 
 

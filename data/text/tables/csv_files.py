@@ -15,8 +15,9 @@ def open_table(path: epath.Path) -> Table:
   """Opens a .csv or .tsv file, perhaps compressed; its first line has titles.
 
   A column is of text if one of the first rows has neither a number nor nothing
-  in it. Fields of a .csv file may be quoted, those of a .tsv file not. Raises
-  ValueError for other separators, and where `_rows` does.
+  in it; any other may be named as one. Fields of a .csv file may be quoted,
+  those of a .tsv file not. Raises ValueError for other separators, and where
+  `_rows` does.
   """
   rows = _rows(path, None)
   _, titles = next(rows, (0, []))
@@ -27,14 +28,15 @@ def open_table(path: epath.Path) -> Table:
   if len(titles) == 1 and any(mark in titles[0] for mark in others):
     raise ValueError(
       f'{path}, line 1: found one column with the title {titles[0][:80]!r},'
-      f' expected columns with {"commas" if is_csv else "tabs"} between them'
+      f' expected columns with {"commas" if is_csv else "tabs"} between them.'
+      ' Write it so, as .csv with commas or as .tsv with tabs'
     )
   sample = [row for _, row in itertools.islice(rows, _SAMPLE_ROWS)]
   types = {}
   for column, title in enumerate(titles):
     values = [row[column] for row in sample]
     is_text = not values or not all(map(_is_number, values))
-    types[title] = 'text' if is_text else 'numbers'
+    types[title] = 'text' if is_text else 'numbers' if any(values) else 'empty'
 
   def read(
     columns: Sequence[str], progress: Progress
@@ -54,6 +56,7 @@ def open_table(path: epath.Path) -> Table:
     name=str(path),
     types=types,
     texts=tuple(title for title in types if types[title] == 'text'),
+    readable=tuple(titles),
     read=read,
     num_bytes=size,
     stamp=[str(path), size, time],

@@ -23,6 +23,7 @@ class Table:
     name: of the file or the split, for messages.
     types: column -> its type, as text.
     texts: the columns of text.
+    readable: other columns, too, that can be read as text.
     read: (columns, progress) -> (number of a row, its values) in their order.
       Numbers are from 1. Raises ValueError, with the place, at a damaged file.
     num_bytes: on disk.
@@ -39,6 +40,7 @@ class Table:
   stamp: Sequence[Any]
   unit: str = 'row'
   classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+  readable: tuple[str, ...] = ()
 
   def rows(
     self, columns: Sequence[str], progress: Progress = _ignore
@@ -78,7 +80,7 @@ def choose_column(
         f'{here}found no column {field!r}, expected one{also}:'
         f' {describe(table)}. Name the one of the text by {option}'
       )
-    if field not in table.texts:
+    if field not in {*table.texts, *table.readable}:
       also = '' if table is first else f' as in {first.name}'
       nested = ', which is nested' if '<' in table.types[field] else ''
       raise ValueError(

@@ -8,8 +8,15 @@ from etils import epath
 from data.text import text_files
 from data.text.tables import data_sets, opening
 from data.text.tables.table import Table, choose_column
-from data.text.text_pieces import Piece, Source, digest, record_pieces
+from data.text.text_pieces import (
+  NULL_TEXT,
+  Piece,
+  Source,
+  digest,
+  record_pieces,
+)
 
+_MOST_WORDS = 5  # of a usual title
 _OPTION = 'text_field'  # data.text_field, --text_field
 
 
@@ -61,6 +68,8 @@ def _open(
   field, guessed = choose_column(tables, text_field, _OPTION)
   num_bytes = sum(table.num_bytes for table in tables)
   only = ', the only one of text' if guessed else ''
+  if len(field.split()) > _MOST_WORDS:
+    only += ' (is line 1 a record? It was taken for the titles)'
   return Source(
     spec=spec,
     description=f'{count}, {num_bytes / 1e6:.1f} MB, a document is a record,'
@@ -91,7 +100,7 @@ def _read(
   for table in tables:
     for _, (text,) in table.rows((field,), progress):
       if text is None:
-        source.dropped['record with a null text'] += 1
+        source.dropped[NULL_TEXT] += 1
       else:
         yield from record_pieces(source, text, white_space)
     base += table.num_bytes

@@ -70,9 +70,10 @@ def test_truncated_and_damaged_archives(kind, tmp_path):
   [
     ('{"text": ', 'line 3: not JSON'),
     (r'{"text": "no \ud83d text"}', r'line 3: .*U\+D83D at character 3'),
-    ('["a"]', "expected a JSON object with a field 'text', found list"),
+    ('["a"]', "expected a JSON object with a field 'text', found a list"),
+    ('{"text": {"b": 1}}', r"line 3: .* is an object with the fields \['b'\]"),
     ('{"body": "a", "id": 1}', "line 3: no field 'text'.*'body', 'id'"),
-    ('{"text": 7}', "line 3: field 'text' is int, not text"),
+    ('{"text": 7}', "line 3: field 'text' is a number or null, not text"),
   ],
 )
 def test_bad_records_are_named(line, message, tmp_path):
@@ -163,3 +164,10 @@ def test_json_is_told_from_what_is_none(tmp_path):
   os.mkfifo(file)
   with pytest.raises(ValueError, match='^it is no regular file$'):
     text_files.read_json(file)
+
+
+def test_a_null_text_is_dropped_and_counted(tmp_path):
+  path = write(tmp_path / 'a.jsonl', '{"text": null}\n{"text": "Fine."}\n')
+  source = sources.open_source(str(path))
+  assert texts_of(source) == ['Fine.']
+  assert source.dropped == {'record with a null text': 1}

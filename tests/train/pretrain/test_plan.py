@@ -9,6 +9,7 @@ import types
 import jax
 import pytest
 import runs
+from text_stores import build_quietly
 
 from data.text import tfds_text
 from train.engine import sharding
@@ -98,6 +99,25 @@ def test_the_line_to_type_leaves_done_steps_their_rates(
     )
   typed = {key.replace('.', '__'): value for key, value in said.items()}
   runs.train(small_config(**rates | typed), workdir, dry_run=True)
+
+
+def test_records_of_one_sentence_have_masks_but_no_next_sentence(
+  small_config, tmp_path
+):
+  records = [
+    f'Record {i} has one sentence, without another one in it.'
+    for i in range(500)
+  ]
+  path = tmp_path / 'a.jsonl'
+  path.write_text(
+    ''.join(json.dumps({'text': each}) + '\n' for each in records)
+  )
+  build_quietly(str(path), 'train:wordpiece:200', tmp_path / 'store')
+  changes = {'data__folder': str(tmp_path / 'store')}
+  with pytest.raises(ValueError, match='masked tokens alone .*objective=mlm'):
+    runs.train(small_config(**changes), tmp_path / 'run', dry_run=True)
+  changes['train__objective'] = 'mlm'
+  runs.train(small_config(**changes), tmp_path / 'run', dry_run=True)
 
 
 def test_fewer_steps_than_are_done_are_told(finished, small_config, tmp_path):

@@ -2,8 +2,9 @@
 
 import pytest
 from etils import epath
-from text_sources import write
+from text_sources import texts_of, write
 
+from data.text import sources
 from data.text.tables import csv_files
 
 
@@ -74,3 +75,20 @@ def test_the_rows_are_streamed(tmp_path, monkeypatch):
   assert next(rows) == (2, ('One.',))
   with pytest.raises(ValueError, match='line 502: found 2 fields, expected 1'):
     list(rows)
+
+
+@pytest.mark.parametrize('first', ['', '7'])
+def test_a_column_that_begins_without_text_may_be_named(first, tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('id,text\n' + f'1,{first}\n' * 220 + '2,A text.\n')
+  source = sources.open_source(str(path))
+  found = texts_of(source)
+  assert found[-1] == 'A text.' and len(found) == 1 + 220 * bool(first)
+  assert source.dropped['record without text'] == 220 * (not first)
+
+
+def test_a_first_line_of_text_is_told(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text('It was the best of times of all\nIt was the worst.\n')
+  source = sources.open_source(str(path))
+  assert 'is line 1 a record?' in source.description

@@ -116,7 +116,8 @@ def expected():
   )
   modern += show('bert_tiny_modern', ratio, digits=3)
   brown = functools.partial(cell, 'lm_brown', column='ratio')
-  network = 'network, n = 5, h = {}, m = 60, direct'
+  small = 'network, n = 5, h = 50, m = 60, direct'
+  large = 'network, n = 5, h = 300, m = 100'
   baby = 'BabyBERTa, Wikipedia-1', 'pseudo-log-likelihood, summed'
   five = show(novels, 'ngram ngram_perplexity', digits=1)
   five += show(novels, 'ngram order')
@@ -152,13 +153,13 @@ def expected():
     'elmo_small, 0.77 M words of novels a direction': perplexities(
       'elmo_small_novels'
     ),
-    "Brown, test perplexity over Kneser-Ney's of n = 5: Bengio's network"
-    ' (3 seeds), GPT, LSTM, ELMo': (
+    "Brown, test perplexity over Kneser-Ney's of n = 5 (3 seeds): Bengio's"
+    ' network of h = 50 and of h = 300, GPT, LSTM, ELMo': (
       [
         brown(f'{row} (ours)')
-        for row in (network.format(100), 'GPT', 'LSTM', 'ELMo, forward')
+        for row in (small, large, 'GPT', 'LSTM', 'ELMo, forward')
       ],
-      [brown(network.format(50))],
+      [brown(small)],
     ),
     'Zorro, pairs right, %: GPT and BERT of 12 M words': (
       minimal_pairs('GPT', 'BERT'),

@@ -86,7 +86,7 @@ def _write(args: argparse.Namespace) -> None:
       f'{args.output}: expected a name without'
       f' {", ".join(text_files.COMPRESSED)}: the text is not compressed'
     )
-  text, _, _ = text_files.find(args.text)
+  text = text_files.find_running(args.text)
   with scratch.beside(args.output) as folder:
     for number, threshold in enumerate(args.thresholds, 1):
       found = phrases.count(_lines(text, args.lower))

@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> None:
   files.check_writable(arguments.out)
   if arguments.kenlm:
     inputs.kenlm_program(arguments.kenlm)
-  test = text_files.find(arguments.test)[0] if arguments.test else []
+  test = text_files.find_running(arguments.test) if arguments.test else []
   from train.host import device
   from train.language import beside, ngrams
 
@@ -112,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
   elif kind == 'arpa':
     figures, model = {}, ngrams.read_file(arguments.text)
   else:
-    paths = text_files.find(arguments.text)[0]
+    paths = text_files.find_running(arguments.text)
     figures, model = ngrams.of_files(
       paths, order, estimate, arguments.min_count or 1
     )

@@ -97,6 +97,18 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
   return paths, False, []
 
 
+def find_running(spec: str) -> list[epath.Path]:
+  """Returns the sorted files of `find`; ValueError if one is a table."""
+  paths, _, _ = find(spec)
+  for path in paths:
+    if is_table(path):
+      raise ValueError(
+        f'{path}: a table, expected running text; only data.prepare and'
+        ' data.source read tables'
+      )
+  return paths
+
+
 def name_some(names: Sequence[str], count: int | None = None) -> str:
   """Returns the first few of `count` names and the number of others."""
   more = (len(names) if count is None else count) - len(names[:NAMED])

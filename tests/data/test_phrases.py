@@ -50,3 +50,11 @@ def test_no_plain_text_gets_a_compressed_name(tmp_path, capsys):
   assert phrases.main([str(tmp_path / 'text.txt'), str(out)]) == 1
   assert 'out.txt.gz: expected a name without .gz' in capsys.readouterr().err
   assert not out.exists()
+
+
+def test_a_table_is_no_running_text(tmp_path, capsys):
+  (tmp_path / 'text.csv').write_text('id,text\n1,a b\n')
+  out = tmp_path / 'out.txt'
+  assert phrases.main([str(tmp_path / 'text.csv'), str(out)]) == 1
+  assert 'text.csv: a table, expected running text' in capsys.readouterr().err
+  assert not out.exists()

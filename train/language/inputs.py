@@ -199,7 +199,7 @@ def ngram_source(path: str) -> str:
     return 'store'
   if folder.is_dir() and (folder / 'config.json').exists():
     return 'workdir'
-  text_files.find(path)
+  text_files.find_running(path)
   return 'files'
 
 

@@ -21,8 +21,9 @@ def open_set(
   Raises ValueError, in one line, if it cannot be had.
   """
   _package(spec)
-  with _offline(not _has_network()):
-    data, config, split = _load(spec, name, config, split)
+  has_network = _has_network()
+  with _offline(not has_network):
+    data, config, split = _load(spec, name, config, split, has_network)
   schema = data.features.arrow_schema
   facts = data.info.download_checksums or {}
   title = ':'.join(filter(None, (name, config, split)))
@@ -44,7 +45,7 @@ def is_prepared(spec: str, name: str, config: str, split: str) -> bool:
   _package(spec)
   try:
     with _offline(True):
-      _load(spec, name, config, split)
+      _load(spec, name, config, split, has_network=False)
   except ValueError:
     return False
   return True
@@ -88,7 +89,7 @@ def _package(spec: str) -> Any:
 
 
 def _load(
-  spec: str, name: str, config: str, split: str
+  spec: str, name: str, config: str, split: str, has_network: bool
 ) -> tuple[Any, str, str]:
   """Returns the data of a split, and the names of config and split."""
   datasets = _package(spec)
@@ -102,6 +103,8 @@ def _load(
   except Exception as error:  # noqa: BLE001 the package raises many kinds
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     why = ' '.join(lines[:2]) or type(error).__name__
+    if not has_network:
+      why = 'there is no network, and the cache does not hold it'
     raise ValueError(
       f'source {spec!r}: no such folder, and the package datasets could not'
       f' open {name!r} on the hub or in its cache: {why}'

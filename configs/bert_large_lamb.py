@@ -27,7 +27,12 @@ from configs import bert_large
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` may name another size."""
+  """Returns the config; `arg` may name another size, but no modern form."""
+  if 'modern' in arg.split(','):
+    raise ValueError(
+      'bert_large_lamb:modern: the modern recipe has an optimiser of its own,'
+      ' expected bert_base:bert-large,modern, or no modern here'
+    )
   config = bert_large.get_config(arg)
   config.optim.name = 'lamb'
   config.optim.learning_rate = 6e-3

@@ -247,19 +247,23 @@ def vary_bert(
   that set the same.
   """
   words = [word for word in arg.split(',') if word]
-  changes = BERT_TASKS | BERT_UNITS | {'modern': MODERN}
+  changes = BERT_TASKS | BERT_UNITS
   masked = [word for word in words if word.startswith(MASKING)]
   for some in (BERT, BERT_TASKS, BERT_UNITS, masked):
     same = [word for word in words if word in some]
     if len(same) > 1:
       raise ValueError(f'{" and ".join(same)}: expected one of them alone')
-  for word in (size, *words):
-    if word in BERT:
-      config.model.update(BERT[word])
-    elif word in changes:
+  (size,) = [word for word in words if word in BERT] or [size]
+  config.model.update(BERT[size])
+  # It fits the MLP to the size, and other words change what it predicts.
+  if 'modern' in words:
+    config.update_from_flattened_dict(MODERN)
+    _narrow_gated(config)
+  for word in words:
+    if word in BERT or word == 'modern':
+      continue
+    if word in changes:
       config.update_from_flattened_dict(changes[word])
-      if word == 'modern':
-        _narrow_gated(config)
     elif word.startswith(MASKING):
       masked, random = _masking(word)
       config.objective.mask_fraction = masked
@@ -267,7 +271,7 @@ def vary_bert(
     else:
       raise ValueError(
         f'{word!r} is no variant of a BERT: expected one of'
-        f' {", ".join((*BERT, *changes))} or {MASKING}80/10/10'
+        f' {", ".join((*BERT, *changes, "modern"))} or {MASKING}80/10/10'
       )
 
 

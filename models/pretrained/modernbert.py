@@ -76,6 +76,7 @@ DEFAULTS = {
   'local_rope_theta': 10_000.0,
   'local_attention': 128,
   'hidden_activation': 'gelu',
+  'classifier_activation': 'gelu',
 }
 ALWAYS = {  # options of transformers that have one value here
   'norm_bias': False,
@@ -119,6 +120,12 @@ def from_hugging_face(
   if is_classifier and pooling != 'cls':
     problems.append(f"classifier_pooling is {pooling!r}, only 'cls' is known")
   has = {name.partition('.')[0] for name in renamed}
+  of_head = config['classifier_activation']
+  if 'head' in has and GELU.get(of_head) != fields['gelu']:
+    problems.append(
+      f'classifier_activation is {of_head!r}, expected that of the layers,'
+      f' hidden_activation={config["hidden_activation"]!r}'
+    )
   heads = ('pooler',) * ('head' in has) + ('mlm',) * ('decoder' in has)
   model = bert.Bert(
     heads=heads,
@@ -167,9 +174,13 @@ def _older(config: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     form = config_files.look_up(config, f'rope_parameters.{kind}.rope_type')
     if form not in (None, 'default'):
       problems.append(f"rope_type is {form!r}, only 'default' is known here")
-  if not config_files.is_count(config['local_attention']):
+  if not (
+    config_files.is_count(config['local_attention'])
+    and config['local_attention'] > 1
+  ):
     problems.append(
-      f'local_attention is {config["local_attention"]!r}, expected a count'
+      f'local_attention is {config["local_attention"]!r}, expected a count of 2'
+      ' or more'
     )
     config['local_attention'] = DEFAULTS['local_attention']
   return config, problems
@@ -179,7 +190,6 @@ def is_like(model: bert.Bert) -> bool:
   """Returns whether a BERT has ModernBERT's form, so that it can be written."""
   return (
     all(getattr(model, name) == value for name, value in FORM.items())
-    and model.window > 0
     and not model.num_token_types
     and not model.query_key_norm
   )
@@ -231,6 +241,9 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
   """Returns the Hugging Face config of a model, which version 4 reads too."""
   gelus = {form: name for name, form in reversed(GELU.items())}
   sizes = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
+  sizes['local_attention'] = 2 * model.window
+  if not model.window:  # all layers are global
+    sizes |= {'local_attention': 128, 'global_attn_every_n_layers': 1}
   return (
     ALWAYS
     | sizes
@@ -238,7 +251,6 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
       'model_type': MODEL_TYPE,
       'hidden_activation': gelus[model.gelu],
       'classifier_activation': gelus[model.gelu],
-      'local_attention': 2 * model.window,
       'classifier_pooling': 'cls',
       # Else those of the released vocabulary, beyond the rows of a small table.
       **{f'{name}_token_id': None for name in 'pad bos eos cls sep'.split()},

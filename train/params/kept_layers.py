@@ -6,9 +6,11 @@ from collections.abc import Mapping
 import jax
 import ml_collections
 import numpy as np
+from flax import linen as nn
 from jax.sharding import Sharding
 
 from configs import base
+from models import bert
 from models.pretrained.weights import Keep, Weights
 
 ALL = 'all'
@@ -51,6 +53,14 @@ def find_layers(asked: str, num_layers: int) -> list[int]:
   return numbers
 
 
+def _depends_on_place(model: nn.Module) -> str:
+  """Returns why the layers of a model are not alike, else nothing."""
+  # A BERT's first layer has no norm of its own before attention.
+  if isinstance(model, bert.Bert) and model.norm == 'pre':
+    return 'the first layer has no norm'
+  return 'some layers see a window' if model.window else ''
+
+
 def keep(weights: Weights, config: ml_collections.ConfigDict) -> Weights:
   """Returns weights whose model has the layers of `init.layers` alone.
 
@@ -68,11 +78,10 @@ def keep(weights: Weights, config: ml_collections.ConfigDict) -> Weights:
     )
   rows = find_layers(asked, weights.model.num_layers)
   moved = rows != [*range(len(rows))]
-  if moved and getattr(weights.model, 'norm', 'post') == 'pre':
+  if moved and (why := _depends_on_place(weights.model)):
     raise ValueError(
-      f'init.layers={asked!r}: {weights.folder} holds a BERT of model.norm='
-      "'pre', whose layers compute by their place (the first has no norm, some"
-      " see a window): expected 'first:N' or 'all'"
+      f'init.layers={asked!r}: in the model of {weights.folder} {why}, so a'
+      " layer computes by its place: expected 'first:N' or 'all'"
     )
   model = weights.model.clone(num_layers=len(rows))
   defaults = base.bert_model()

@@ -175,7 +175,10 @@ def check_continuation(
         (config.optim, phases),
       )
     ]
-    same_masks = config.get('objective', {}).get('first_mask_rate') is None or (
+    has_fall = training_phases.masks(config) and (
+      config.objective.first_mask_rate is not None
+    )
+    same_masks = not has_fall or (
       training_phases.steps_before_restart(old_phases)
       == training_phases.steps_before_restart(phases)
     )

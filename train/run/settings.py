@@ -384,6 +384,13 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
       'data.packed',
       f'one of {PACKED}',
     )
+  expect(
+    config,
+    config.optim.name != 'muon' or 'num_heads' in config.model,
+    'optim.name',
+    'another: muon updates the matrices of transformer layers, and a model of'
+    f' the family {config.model.name} has none',
+  )
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:

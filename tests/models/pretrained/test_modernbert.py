@@ -215,6 +215,15 @@ def test_a_masked_model_is_written_as_it_was_read(torch, is_old, tmp_path):
     ({'norm_bias': True}, 'norm_bias is True, only False is known here'),
     ({'hidden_activation': 'silu'}, "hidden_activation is 'silu', expected"),
     ({'local_attention': 'all'}, "local_attention is 'all', expected a count"),
+    ({'local_attention': 1}, 'local_attention is 1, expected a count of 2 or'),
+    (
+      {'classifier_activation': 'silu'},
+      "classifier_activation is 'silu', expected that of the layers, hidden",
+    ),
+    (
+      {'hidden_activation': 'gelu_pytorch_tanh'},
+      "classifier_activation is 'gelu', expected that of the layers, hidden",
+    ),
     (
       {'rope_parameters': {'full_attention': {'rope_type': 'yarn'}}},
       "rope_type is 'yarn', only 'default' is known here",
@@ -228,6 +237,26 @@ def test_another_config_is_refused(torch, changes, problem, tmp_path):
   file.write_text(json.dumps(json.loads(file.read_text()) | changes))
   found = published.open_folder(tmp_path)
   assert any(problem in line for line in found.problems), found.problems
+
+
+def test_a_model_without_windows_is_written(torch, tmp_path):
+  import transformers
+
+  make(torch, SHAPES[1]).save_pretrained(tmp_path / 'there')
+  weights = published.open_folder(tmp_path / 'there')
+  model, params = weights.model.clone(window=0), weights.load()
+  hugging_face.write_folder(tmp_path / 'here', model, params)
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(
+    tmp_path / 'here', attn_implementation='eager'
+  ).eval()
+  tokens, _ = rows(SHAPES[1])
+  ours = run(model, params, tokens, tokens >= 0)['mlm_logits']
+  with torch.no_grad():
+    expected = theirs(torch.tensor(tokens)).logits.numpy()
+  np.testing.assert_allclose(ours[..., :VOCAB_SIZE], expected, atol=1e-4)
+  # A window would change what it computes.
+  narrow = run(weights.model, params, tokens, tokens >= 0)['mlm_logits']
+  assert np.abs(narrow - ours).max() > 1e-2
 
 
 def test_a_form_between_is_not_written(torch, tmp_path):

@@ -1,9 +1,13 @@
 """A model begins with some of the layers of given weights."""
 
+import pydoc_data.topics
+
 import jax
 import numpy as np
 import pytest
+import small_published
 
+from data.vocabulary import tokenization
 from models.pretrained import strict
 from train.params import kept_layers, opened
 from train.run import settings
@@ -105,7 +109,23 @@ def test_an_elmo_has_no_layers_to_take(small_elmo_folder):
 def test_layers_that_compute_by_their_place_stay_there(small_bert):
   weights = opened.open_weights(small_bert)
   modern = weights._replace(model=weights.model.clone(norm='pre'))
-  with pytest.raises(ValueError, match="init.layers='1': .* by their place"):
+  with pytest.raises(ValueError, match="init.layers='1': .* computes by its place"):
     kept_layers.keep(modern, config_of(init__layers='1'))
   kept = kept_layers.keep(modern, config_of(init__layers='first:1'))
+  assert kept.model.num_layers == 1
+  # Rows of one layer would see a window, of another all.
+  local = weights._replace(model=weights.model.clone(window=4))
+  with pytest.raises(ValueError, match='some layers see a window'):
+    kept_layers.keep(local, config_of(init__layers='1'))
+
+
+def test_a_gpt_2_is_alike_in_all_layers(tmp_path):
+  tokenizer = tokenization.train(
+    list(pydoc_data.topics.topics.values())[:20],
+    tokenization.parse_training('train:bytebpe:300'),
+  )
+  small_published.write_gpt(tmp_path, tokenizer, n_layer=2)
+  weights = opened.open_weights(tmp_path)
+  assert weights.model.norm == 'pre'
+  kept = kept_layers.keep(weights, config_of(init__layers='every:2'))
   assert kept.model.num_layers == 1

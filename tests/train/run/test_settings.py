@@ -164,6 +164,37 @@ def test_unknown_variants_are_named(arg, message):
     settings.load_config(f'bert_base:{arg}')
 
 
+@pytest.mark.parametrize(
+  ('one', 'other'),
+  [
+    ('modern,bert-small', 'bert-small,modern'),
+    ('ltr_no_nsp,modern', 'modern,ltr_no_nsp'),
+    ('modern,no_nsp,whole_word', 'whole_word,no_nsp,modern'),
+  ],
+)
+def test_words_may_come_in_any_order(one, other):
+  configs = [settings.load_config(f'bert_tiny:{arg}') for arg in (one, other)]
+  assert settings.flatten(configs[0]) == settings.flatten(configs[1])
+
+
+def test_words_of_a_modern_bert():
+  config = settings.load_config('bert_tiny:modern,bert-small')
+  assert (config.model.embed_dim, config.model.mlp_dim) == (512, 1344)
+  config = settings.load_config('bert_tiny:ltr_no_nsp,modern')
+  assert config.train.objective == 'lm' and config.model.left_to_right
+  with pytest.raises(ValueError, match='bert_large_lamb:modern: .* optimiser'):
+    settings.load_config('bert_large_lamb:modern')
+
+
+def test_muon_is_of_transformers():
+  for name in ('gpt_tiny:lstm', 'nnlm_tiny', 'elmo_tiny'):
+    config = settings.with_overrides(
+      settings.load_config(name), {'optim.name': 'muon'}
+    )
+    with pytest.raises(ValueError, match="optim.name='muon': expected another"):
+      settings.check_pretraining(config)
+
+
 def test_variants_that_set_the_same_exclude_each_other():
   for arg in ('no_nsp,ltr_no_nsp', 'bert-mini,bert-small', 'mask=1/9/90,mask='):
     with pytest.raises(ValueError, match='expected one of them alone'):

@@ -195,6 +195,11 @@ class Bert(nn.Module):
   pool_last: bool = False
   heads: tuple[str, ...] = HEADS
 
+  @property
+  def embeds_norm(self) -> bool:
+    """Whether the embeddings' norm stands for that of the first layer."""
+    return self.norm == 'pre'
+
   def example_inputs(self) -> tuple[tuple, dict[str, Any]]:
     """Returns shapes of a smallest call's inputs, and its keyword arguments."""
     ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
@@ -255,7 +260,7 @@ class Bert(nn.Module):
     embedded_BTD = layers.constrain_hidden(embedded_BTD)
     self.sow('intermediates', 'embedded', embedded_BTD)
 
-    is_pre = self.norm == 'pre'
+    is_pre = self.embeds_norm
     x_BTD, (_, hidden_LBTD) = stack.run_layers(
       self,
       blocks.PreNormBlock if is_pre else blocks.PostNormBlock,

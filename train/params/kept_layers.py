@@ -10,7 +10,6 @@ from flax import linen as nn
 from jax.sharding import Sharding
 
 from configs import base
-from models import bert
 from models.pretrained.weights import Keep, Weights
 
 ALL = 'all'
@@ -55,8 +54,7 @@ def find_layers(asked: str, num_layers: int) -> list[int]:
 
 def _depends_on_place(model: nn.Module) -> str:
   """Returns why the layers of a model are not alike, else nothing."""
-  # A BERT's first layer has no norm of its own before attention.
-  if isinstance(model, bert.Bert) and model.norm == 'pre':
+  if getattr(model, 'embeds_norm', False):
     return 'the first layer has no norm'
   return 'some layers see a window' if model.window else ''
 

@@ -109,7 +109,7 @@ def test_an_elmo_has_no_layers_to_take(small_elmo_folder):
 def test_layers_that_compute_by_their_place_stay_there(small_bert):
   weights = opened.open_weights(small_bert)
   modern = weights._replace(model=weights.model.clone(norm='pre'))
-  with pytest.raises(ValueError, match="init.layers='1': .* computes by its place"):
+  with pytest.raises(ValueError, match="layers='1': .* computes by its place"):
     kept_layers.keep(modern, config_of(init__layers='1'))
   kept = kept_layers.keep(modern, config_of(init__layers='first:1'))
   assert kept.model.num_layers == 1

@@ -36,17 +36,7 @@ TABLE = base.Table(
   title='BERT as frozen features of names, at a small size (dev)',
   source='Devlin et al. 2018 (v1), Table 7',
   columns=(
-    Column(
-      'panx_en/f1',
-      (
-        Part(
-          'panx_en',
-          ('dev/f1',),
-          (),
-          small.FROZEN,
-        ),
-      ),
-    ),
+    Column('panx_en/f1', (Part('panx_en', ('dev/f1',), (), small.FROZEN),)),
   ),
   maker='small_table',
   seeds=3,
@@ -59,7 +49,7 @@ TABLE = base.Table(
   contrasts=(
     Contrast('Fine-tuning is better than frozen features', FINE_TUNED, SUM),
     Contrast('Several layers are better than the last', SUM, LAST),
-    Contrast('The second-to-last layer is better than it', MIDDLE, LAST),
+    Contrast('The second-to-last layer is better than the last', MIDDLE, LAST),
     Contrast('Context is better than embeddings', LAST, FIRST),
     Contrast('Frozen features need pre-training', LAST, UNTRAINED),
   ),

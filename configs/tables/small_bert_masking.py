@@ -37,11 +37,11 @@ TABLE = base.Table(
     ' features are the last four layers side by side, ours the sum of all.',
   ),
   contrasts=(
-    Contrast('Some random tokens help', OURS, '100 / 0 / 0'),
-    Contrast('Some tokens left as they are help', OURS, '80 / 0 / 20'),
-    Contrast('Both are better than the same alone', OURS, '80 / 20 / 0'),
-    Contrast('Masks are better than random tokens', OURS, '0 / 20 / 80'),
-    Contrast('Masks are better than random alone', OURS, '0 / 0 / 100'),
+    Contrast('Other tokens than [MASK] help', OURS, '100 / 0 / 0'),
+    Contrast('Tokens left as they are help', OURS, '80 / 0 / 20'),
+    Contrast('Random tokens help', OURS, '80 / 20 / 0'),
+    Contrast('[MASK] is better than random tokens', OURS, '0 / 20 / 80'),
+    Contrast('[MASK] is better than random tokens alone', OURS, '0 / 0 / 100'),
   ),
   # The paper's judge of sentences is MNLI, ours SST-2.
   rows=tuple(

@@ -21,14 +21,14 @@ TABLE = base.Table(
   columns=(*small.SENTENCES, small.SQUAD1, small.PANX, small.BLIMP),
   maker='small_table',
   seeds=3,
-  notes=(*small.NOTES, small.WORD_NOTE),
+  notes=(*small.NOTES, small.WORD_NOTE, small.PAIRS_NOTE),
   contrasts=(
     Contrast('Pre-training helps', FULL, UNTRAINED),
-    Contrast('It is better than vectors of words', FULL, WORDS),
+    Contrast('Pre-training is better than vectors of words', FULL, WORDS),
     Contrast('Predicting the next sentence helps', FULL, NO_NSP),
     Contrast('Reading both sides helps', NO_NSP, LTR),
     Contrast('A BiLSTM on top helps a model of one side', BILSTM, LTR),
-    Contrast('A BiLSTM does not make up for it', NO_NSP, BILSTM),
+    Contrast('Both sides are better than one and a BiLSTM', NO_NSP, BILSTM),
   ),
   rows=(
     small.row(
@@ -46,7 +46,7 @@ TABLE = base.Table(
       BILSTM,
       (91.6, 75.7, NONE, NONE, 84.9, NONE, NONE),
       'ablation:bert,ltr_no_nsp',
-      overrides={'task.bilstm_layers': 2},
+      overrides={'task.bilstm_layers': 2} | small.BILSTM,
     ),
     small.row(UNTRAINED, (NONE,) * 7, 'ablation:bert,untrained'),
     small.word_row(WORDS, 7),

@@ -56,6 +56,8 @@ def write(
   if any(each.published is not None for each in differences):
     grid[0].scatter([], [], color='C1', marker='x', label='published')
   grid[0].legend(fontsize=8)
-  grid[-1].set_xlabel('difference of scores, points')
+  grid[-1].set_xlabel(
+    'difference of scores, points (of perplexities: per cent)'
+  )
   figure.suptitle(title)
   pictures.save(figure, path, dpi=150)

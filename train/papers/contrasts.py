@@ -2,12 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scipy import stats
 
-from configs.tables.base import Column, Contrast, Table
+from configs.tables.base import Contrast, Table
 from train.papers import table_figures
 
 CONFIDENCE = 0.95
@@ -15,9 +15,15 @@ HOLDS, REVERSED, HIDDEN = 'holds', 'reversed', 'does not show'
 
 
 class Value(NamedTuple):
-  """The figures of a cell: a list of values for each pre-training."""
+  """The figures of a cell.
+
+  Attributes:
+    of_pretrainings: the values of each pre-training's fine-tunings.
+    origins: the names of the pre-trainings, which rows may share.
+  """
 
   of_pretrainings: tuple[tuple[float, ...], ...]
+  origins: tuple[str, ...] = ()
 
   @property
   def means(self) -> list[float]:
@@ -29,12 +35,22 @@ class Value(NamedTuple):
     """All values."""
     return [value for values in self.of_pretrainings for value in values]
 
+  @property
+  def logs(self) -> 'Value':
+    """The same of a hundredth of each value's logarithm, of perplexities."""
+    return self._replace(
+      of_pretrainings=tuple(
+        tuple(100 * math.log(value) for value in values)
+        for values in self.of_pretrainings
+      )
+    )
+
 
 Values = Mapping[tuple[str, str], Value]  # of (row, column)
 
 
 class Difference(NamedTuple):
-  """A difference of two rows in a column, of scores as the column shows them.
+  """A difference of two rows in a column, in points; of perplexities, per cent.
 
   Attributes:
     published: the same of the paper; None if it has none.
@@ -61,7 +77,9 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
 
   The standard error is of means over pre-trainings. Their deviation is pooled
   over the rows of a column, and so are its degrees of freedom: two
-  pre-trainings of a row alone would say nothing. A perplexity's sign is turned.
+  pre-trainings of a row alone would say nothing. Rows that share their
+  pre-trainings differ by their fine-tunings alone, whose deviation is pooled
+  likewise; they answer pairs alike. A perplexity's sign is turned.
   """
   found = []
   for contrast in table.contrasts:
@@ -71,8 +89,33 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
       ours = [values.get((row.name, column.name)) for row in (better, worse)]
       if None in ours:
         continue
-      sign = 1 if column.percent else -1
-      mean, low, high = _compare(*ours, _deviation(column, table, values))
+      is_shared = bool(ours[0].origins) and ours[0].origins == ours[1].origins
+      if is_shared and column.pairs:
+        continue
+      of_column = [
+        values[row.name, column.name]
+        for row in table.rows
+        if (row.name, column.name) in values
+      ]
+      sign = 1
+      if not column.percent:
+        sign = -1
+        ours = [value.logs for value in ours]
+        of_column = [value.logs for value in of_column]
+      groups = [[value.means] for value in of_column]
+      if is_shared:
+        groups = [value.of_pretrainings for value in of_column]
+      # A row with one answer to all says nothing of the others' deviation.
+      pooled = _deviation(
+        [
+          group
+          for value, of_row in zip(of_column, groups, strict=True)
+          if len({*value.every}) > 1
+          for group in of_row
+        ]
+      )
+      samples = [value.every if is_shared else value.means for value in ours]
+      mean, low, high = _compare(*samples, pooled)
       if sign < 0:
         mean, low, high = (
           -mean,
@@ -82,6 +125,8 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
         table_figures.published_number(row.values[number])
         for row in (better, worse)
       ]
+      if sign < 0 and None not in printed:
+        printed = [100 * math.log(value) for value in printed]
       published = None if None in printed else sign * (printed[0] - printed[1])
       found.append(
         Difference(contrast, column.name, published, mean, low, high)
@@ -89,27 +134,23 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
   return found
 
 
-def _deviation(
-  column: Column, table: Table, values: Values
-) -> tuple[float, int]:
-  """Returns the pooled deviation of pre-trainings, and its freedom."""
-  squares, freedom = 0.0, 0
-  for row in table.rows:
-    if (row.name, column.name) in values:
-      means = values[row.name, column.name].means
-      squares += sum((each - statistics.fmean(means)) ** 2 for each in means)
-      freedom += len(means) - 1
+def _deviation(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+  """Returns the pooled deviation within groups, and its degrees of freedom."""
+  squares = sum(
+    (each - statistics.fmean(group)) ** 2 for group in groups for each in group
+  )
+  freedom = sum(len(group) - 1 for group in groups)
   return math.sqrt(squares / freedom) if freedom else 0.0, freedom
 
 
 def _compare(
-  better: Value, worse: Value, pooled: tuple[float, int]
+  better: Sequence[float], worse: Sequence[float], pooled: tuple[float, int]
 ) -> tuple[float, float | None, float | None]:
-  """Returns the difference of two rows and its interval, if there is one."""
+  """Returns the difference of two means and its interval, if there is one."""
   deviation, freedom = pooled
-  mean = statistics.fmean(better.means) - statistics.fmean(worse.means)
+  mean = statistics.fmean(better) - statistics.fmean(worse)
   if not freedom:
     return mean, None, None
-  error = deviation * math.sqrt(1 / len(better.means) + 1 / len(worse.means))
+  error = deviation * math.sqrt(1 / len(better) + 1 / len(worse))
   bound = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
   return mean, mean - bound, mean + bound

@@ -7,6 +7,8 @@ argument is the difference of two rows, with its interval.
 """
 
 import dataclasses
+import hashlib
+import json
 import pathlib
 import shlex
 import statistics
@@ -33,7 +35,7 @@ from train.papers import (
 )
 from train.papers.table_plan import Cell, CellRequest, Run
 from train.papers.table_rows import Line
-from train.run import settings, workdirs
+from train.run import settings, training_phases, workdirs
 from train.run.settings import FlatConfig
 
 # Of the command that it takes.
@@ -65,6 +67,11 @@ class Pretraining(NamedTuple):
   seed: int
   folder: epath.Path
   store: epath.Path
+
+  @property
+  def diverged(self) -> epath.Path:
+    """Returns the file that says why it ended without results."""
+    return self.folder.with_name(f'{self.folder.name}_diverged.txt')
 
   @property
   def results(self) -> dict[str, Json] | None:
@@ -118,6 +125,13 @@ class Work(NamedTuple):
   pretrain: Callable[[Pretraining, str], None]
   ask: Callable[[epath.Path, epath.Path], dict[str, Json]]
   engine: tables.Engine = tables.Engine()
+
+
+def _digest(config: ConfigDict) -> str:
+  """Returns what tells pre-trainings apart, but for their seeds."""
+  flat = settings.flatten(config)
+  text = json.dumps([*sorted(flat.items())], default=str)
+  return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def pretrain(run: Pretraining, text: str) -> None:
@@ -177,9 +191,9 @@ def make(
 ) -> bool:
   """Runs what is missing, and writes OUT/TABLE.md, .tex, .png and .json.
 
-  `only` are cells, each 'ROW', 'COLUMN' or 'ROW,COLUMN'. `data` is a folder of
-  the labelled sets, and of the folders novels and blimp. `seeds` are the
-  fine-tunings of a pre-training and column. `dry_run` prints the commands of
+  `only` are cells, each 'ROW', 'COLUMN', its task or 'ROW,COLUMN'. `data` is a
+  folder of the labelled sets, and of the folders novels and blimp. `seeds` are
+  the fine-tunings of a pre-training and column. `dry_run` prints the commands of
   what is missing, and what it takes. Returns whether all runs succeeded.
   """
   if unused:
@@ -251,12 +265,13 @@ class SmallTable:
     place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
     for row in self._request.table.rows:
-      begun = settings.load_config(row.pretraining)
-      pieces = settings.with_overrides(begun, row.changes).data.tokenizer
-      store = place / f'store_{table_rows.slug(pieces)}'
+      config = settings.with_overrides(
+        settings.load_config(row.pretraining), row.changes
+      )
+      store = place / f'store_{table_rows.slug(config.data.tokenizer)}'
+      stem = f'{config.model.name}_{_digest(config)}'
       for seed in range(table.pretrainings):
         name = f'{row.name}, seed {seed}'
-        stem = table_rows.slug(_name(row.pretraining, row.changes))
         folder = place / f'{stem}_seed_{seed}'
         is_words = row.family == base.VECTORS
         weights = folder / 'vectors.txt' if is_words else folder
@@ -277,7 +292,11 @@ class SmallTable:
     ]
     chosen = []
     for text in only:
-      found = [each for each in every if text in (*each, ','.join(each))]
+      found = [
+        each
+        for each in every
+        if text in (*each, ','.join(each), each[1].partition('/')[0])
+      ]
       if not found:
         names = '; '.join(
           dict.fromkeys(name for each in every for name in each)
@@ -323,6 +342,8 @@ class SmallTable:
       ]
       if left:
         asked[run.folder] = run, left
+      if not rerun and run.diverged.exists():
+        continue
       if run.results is None and (left or name in needing):
         pretrainings[run.folder] = run
     return Missing(
@@ -412,10 +433,15 @@ class SmallTable:
       console.say(f'\n[{number}/{count}] pre-training\n{each.command}')
       try:
         self._work.pretrain(each, str(text))
+        if each.diverged.exists():
+          each.diverged.unlink()
       except FloatingPointError as error:  # the others go on
-        told = str(error).partition('\n')[0]
-        failed[each.name, f'pre-training, seed {each.seed}', ''] = told
+        files.write_atomically(each.diverged, f'{error}\n')
+        failed[_key(each)] = _first_line(each.diverged)
         console.say(f'failed: {error}')
+      except workdirs.BusyError as error:
+        failed[_key(each)] = 'another process trains it; ask again at its end'
+        console.say(f'left out: {error}')
       plan = self.plan(plan.chosen, rerun=rerun)
 
   def _pretraining(self, run: Run) -> Pretraining:
@@ -435,7 +461,7 @@ class SmallTable:
 
   def gather(self, figures: table_rendering.Figures) -> contrasts.Values:
     """Returns the values of cells whose figures are there."""
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, str], list[tuple[tuple[float, ...], str]]] = {}
     for column in self.table.columns:
       scale = 100.0 if column.percent else 1.0
       for name, each in self.lines.items():
@@ -449,13 +475,22 @@ class SmallTable:
             values = (answers['runs'][0]['metrics'][column.pairs],)
         if values:
           scaled = tuple(scale * value for value in values)
-          found.setdefault((each.row, column.name), []).append(scaled)
-    return {key: contrasts.Value(tuple(each)) for key, each in found.items()}
+          origin = each.pretraining.folder.name
+          found.setdefault((each.row, column.name), []).append((scaled, origin))
+    return {
+      key: contrasts.Value(*map(tuple, zip(*each, strict=True)))
+      for key, each in found.items()
+    }
 
   def write(self, failed: Mapping[tables.Key, str]) -> None:
     """Writes the page, the differences and their picture."""
     request = self._request
     plan = self.plan(frozenset(), rerun=False)
+    failed = dict(failed) | {
+      _key(each.pretraining): _first_line(each.pretraining.diverged)
+      for each in self.lines.values()
+      if each.pretraining.diverged.exists()
+    }
     figures, reasons = table_figures.read_figures(plan.cells, request.table)
     values = self.gather(figures)
     differences = contrasts.find_differences(self.table, values)
@@ -490,11 +525,25 @@ class SmallTable:
       },
     )
     table_rendering.write(page, request.out, request.stem)
-    _write_figures(differences, request.out / f'{request.stem}.json')
+    command = f'python -m train.tables --table {self.table.id} --data DATA'
+    _write_figures(
+      {'command': command, 'pretrainings': [_facts(r) for r in runs.values()]},
+      values,
+      differences,
+      request.out / f'{request.stem}.json',
+    )
     if any(each.low is not None for each in differences):
       contrast_figure.write(
         self.table.title, differences, request.out / f'{request.stem}.png'
       )
+
+
+def _key(run: Pretraining) -> tables.Key:
+  return run.name, f'pre-training, seed {run.seed}', ''
+
+
+def _first_line(path: epath.Path) -> str:
+  return path.read_text().partition('\n')[0]
 
 
 def _name(config: str, changes: FlatConfig) -> str:
@@ -502,10 +551,13 @@ def _name(config: str, changes: FlatConfig) -> str:
 
 
 def _steps(plan: Missing) -> int:
+  """Returns the steps to pre-train, but for vectors of words."""
+  configs = [each.resolve() for each in plan.pretrainings]
   return sum(
     phase[0]
-    for each in plan.pretrainings
-    for phase in each.resolve().train.phases
+    for config in configs
+    if config.train.num_epochs is None
+    for phase in training_phases.check_phases(config)
   )
 
 
@@ -540,17 +592,20 @@ def lay_out(
   details = []
   for each in runs:
     if (results := each.results) is not None:
-      perplexity = [
+      held_out = [
         f'{value:.1f}'
         for name, value in results['metrics'].items()
         if name.endswith('perplexity') and 'unigram' not in name
       ]
+      if 'eval/nsp_accuracy' in results['metrics']:
+        share = results['metrics']['eval/nsp_accuracy']
+        held_out.append(f'next sentences {100 * share:.0f} %')
       details.append(
         (
           each.name,
           str(each.seed),
           f'{results["steps"]:,}',
-          ', '.join(perplexity),
+          ', '.join(held_out),
           f'{results["seconds"]:,.0f}',
           results.get('device', ''),
           results.get('revision', ''),
@@ -591,9 +646,29 @@ def _text(value: contrasts.Value | None) -> str:
   return f'{mean} ± {statistics.stdev(value.every):.1f}'
 
 
+def _facts(run: Pretraining) -> dict[str, Json]:
+  """Returns what is known of a pre-training."""
+  results = run.results or {}
+  kept = ('steps', 'seconds', 'metrics', 'device', 'revision', 'command')
+  return {'name': run.name, 'seed': run.seed, 'folder': run.folder.name} | {
+    key: results[key] for key in kept if key in results
+  }
+
+
 def _write_figures(
-  differences: Sequence[contrasts.Difference], path: epath.Path
+  facts: Mapping[str, Json],
+  values: contrasts.Values,
+  differences: Sequence[contrasts.Difference],
+  path: epath.Path,
 ) -> None:
+  cells = [
+    {
+      'row': row,
+      'column': column,
+      'values': dict(zip(value.origins, value.of_pretrainings, strict=True)),
+    }
+    for (row, column), value in values.items()
+  ]
   rows = [
     {
       'argument': each.contrast.claim,
@@ -608,4 +683,5 @@ def _write_figures(
     }
     for each in differences
   ]
-  files.write_atomically(path, files.as_json({'differences': rows}) + '\n')
+  found = {**facts, 'cells': cells, 'differences': rows}
+  files.write_atomically(path, files.as_json(found) + '\n')

@@ -28,14 +28,18 @@ STORE_FILE = 'trained_on.json'
 SUMMARY_FILE = 'summary.json'
 
 
+class BusyError(ValueError):
+  """Another process trains in a workdir."""
+
+
 @contextlib.contextmanager
 def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
   """Makes a workdir, and keeps a second process out of it.
 
   A local workdir has a lock of the operating system, which a dead process
   frees; on Cloud Storage it has a `lease.Lease`. Yields `Lease.check_held`, or
-  for a local workdir a function that checks nothing. Raises ValueError if
-  another process trains there.
+  for a local workdir a function that checks nothing. Raises BusyError (on Cloud
+  Storage another ValueError) if another process trains there.
   """
   workdir = epath.Path(workdir)
   if storage.is_remote(workdir):
@@ -53,7 +57,7 @@ def sole_writer(workdir: epath.PathLike) -> Iterator[Callable[..., None]]:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-      raise ValueError(
+      raise BusyError(
         f'another process trains in {workdir}: wait for its end, or pass'
         ' another --workdir'
       ) from error

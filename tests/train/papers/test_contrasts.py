@@ -1,5 +1,8 @@
 """Differences of two rows: means, intervals and verdicts."""
 
+import dataclasses
+import math
+
 import pytest
 from scipy import stats
 
@@ -41,9 +44,38 @@ def test_a_lower_perplexity_is_better():
   (found,) = contrasts.find_differences(
     make_table('p', 3.0, 5.0, percent=False), values
   )
-  assert (found.mean, found.published) == (10.0, 2.0)
-  assert found.low < 10 < found.high
+  logs = [100 * math.log(value) for value in (20 * 21, 10 * 11)]
+  assert found.mean == pytest.approx((logs[0] - logs[1]) / 2)
+  assert found.published == pytest.approx(100 * math.log(5 / 3))
+  assert found.low < found.mean < found.high
   assert found.verdict == contrasts.HOLDS
+
+
+def test_rows_of_the_same_pretrainings_differ_by_their_fine_tunings():
+  values = {
+    ('full', 'x'): contrasts.Value(((1.0, 1.2), (5.0, 5.2)), ('a', 'b')),
+    ('less', 'x'): contrasts.Value(((0.0, 0.2), (4.0, 4.2)), ('a', 'b')),
+  }
+  (found,) = contrasts.find_differences(make_table('x'), values)
+  # Four pairs of deviation 0.1 * sqrt(2): four degrees of freedom.
+  bound = stats.t.ppf(0.975, 4) * 0.1 * math.sqrt(2) * math.sqrt(2 / 4)
+  assert found.mean == pytest.approx(1.0)
+  assert found.high - found.mean == pytest.approx(bound)
+  # They answer pairs alike.
+  table = make_table('x')
+  column = dataclasses.replace(table.columns[0], pairs='x')
+  table = dataclasses.replace(table, columns=(column,))
+  assert not contrasts.find_differences(table, values)
+
+
+def test_a_row_of_one_answer_does_not_narrow_the_others_intervals():
+  values = {
+    ('full', 'x'): contrasts.Value(((1.0,), (3.0,))),
+    ('less', 'x'): contrasts.Value(((0.0, 0.0), (0.0,))),
+  }
+  (found,) = contrasts.find_differences(make_table('x'), values)
+  bound = stats.t.ppf(0.975, 1) * math.sqrt(2)
+  assert found.high - found.mean == pytest.approx(bound)
 
 
 def test_a_single_pretraining_has_no_interval():

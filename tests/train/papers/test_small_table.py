@@ -12,6 +12,7 @@ from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
 from train.papers import small_table, table_rows, tables
+from train.run import settings, workdirs
 
 SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
 # Row -> the score of each pre-training.
@@ -34,6 +35,14 @@ TABLE = base.Table(
     small.row('none', ('', ''), 'ablation:bert,untrained'),
   ),
 )
+
+
+def folder_of(name, seed):
+  config = settings.load_config(name)
+  return f'{config.model.name}_{small_table._digest(config)}_seed_{seed}'
+
+
+FIRST = folder_of('ablation:bert', 0)
 
 
 @pytest.fixture
@@ -108,16 +117,14 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
 def test_a_pre_training_is_judged_before_the_next(make, done, tmp_path):
   def of_first(each):
     kind, name, *seed = each
-    return name in ('ablation:bert', 'full', 'ablation_bert_seed_0') and (
-      seed in ([], [0])
-    )
+    return name in ('ablation:bert', 'full', FIRST) and (seed in ([], [0]))
 
   make()
   first = [i for i, each in enumerate(done) if of_first(each)]
   later = [i for i, each in enumerate(done) if each[0] == 'pretrain'][1:]
   assert len(first) == 3 and max(first) < min(later)
   # Tables share pre-trainings.
-  assert (tmp_path / 'out/pretraining/ablation_bert_seed_0').is_dir()
+  assert (tmp_path / f'out/pretraining/{FIRST}').is_dir()
 
 
 def test_it_goes_on_where_it_was_stopped(make, done, tmp_path):
@@ -154,14 +161,58 @@ def test_the_others_go_on_where_a_pre_training_diverges(
     '- ablation:bert,no_nsp, pre-training, seed 1: failed: the loss was not'
     ' finite in step 7.\n'
   ) in page
+  # It is told later, too, and tried again only if that is asked for.
+  tried = [each for each in done if each[0] == 'pretrain']
+  make()
+  assert [each for each in done if each[0] == 'pretrain'] == tried
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert 'pre-training, seed 1: failed: the loss was not' in page
+  monkeypatch.setattr(small_table, 'WORK', work)
+  make(rerun=True)
+  assert ('pretrain', 'ablation:bert,no_nsp', 1) in done
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert 'failed' not in page
+
+
+def test_two_processes_share_the_work(make, done, tmp_path, monkeypatch):
+  work = small_table.WORK
+
+  def pretrain(run, text):
+    if run.config == 'ablation:bert':
+      raise workdirs.BusyError('another process trains in it')
+    work.pretrain(run, text)
+
+  monkeypatch.setattr(small_table, 'WORK', work._replace(pretrain=pretrain))
+  assert not make()
+  assert {each[1] for each in done if each[0] == 'tune'} == {'less', 'none'}
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert 'seed 0: failed: another process trains it; ask again' in page
+  monkeypatch.setattr(small_table, 'WORK', work)
+  assert make()
+
+
+def test_equal_configs_share_a_pre_training(tmp_path):
+  sizes = table_rows.load_table('small/bert_sizes')
+  masking = table_rows.load_table('small/bert_masking')
+  folders = [
+    {
+      line.pretraining.folder.name
+      for line in small_table.SmallTable(
+        table, tmp_path, None, None, small_table.WORK
+      ).lines.values()
+    }
+    for table in (sizes, masking)
+  ]
+  assert FIRST in folders[0] & folders[1]
+  assert [len(each) for each in folders] == [8, 12]
 
 
 def test_some_cells_are_run_alone(make, done):
   make(only=['full,sst2/accuracy', 'none,blimp'])
   assert {each[1] for each in done if each[0] == 'tune'} == {'full'}
   assert {each[1] for each in done if each[0] == 'ask'} == {
-    'ablation_bert_untrained_seed_0',
-    'ablation_bert_untrained_seed_1',
+    folder_of('ablation:bert,untrained', 0),
+    folder_of('ablation:bert,untrained', 1),
   }
 
 
@@ -258,7 +309,7 @@ def test_vectors_of_words_have_models_of_their_own(
   # A store, pre-trainings, tasks; no pairs.
   assert len(lines) == 1 + 2 + 2 * 6
   assert len(tuned) == 6
-  folder = tmp_path / 'pretraining/ablation_word2vec_seed_1'
+  folder = tmp_path / 'pretraining' / folder_of('ablation:word2vec', 1)
   found = tuned['transfer:task=cola,model=bcn']
   assert f'--config.task.word_vectors={folder}/vectors.txt' in found
   assert '--config.optim.learning_rate=0.001' in found  # the model's own

@@ -193,8 +193,8 @@ def make(
 
   `only` are cells, each 'ROW', 'COLUMN', its task or 'ROW,COLUMN'. `data` is a
   folder of the labelled sets, and of the folders novels and blimp. `seeds` are
-  the fine-tunings of a pre-training and column. `dry_run` prints the commands of
-  what is missing, and what it takes. Returns whether all runs succeeded.
+  the fine-tunings of a pre-training and column. `dry_run` prints the commands
+  of what is missing, and what it takes. Returns whether all runs succeeded.
   """
   if unused:
     raise ValueError(f'--table {table.id}: takes no {" ".join(unused)}')

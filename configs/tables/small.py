@@ -63,11 +63,11 @@ NOTES = (
   ' compare.',
   'Ours: mean and standard deviation over all fine-tunings, which read at most'
   ' 8,000 examples; of PAN-X and SQuAD 2,000 examples of dev are scored.',
-  'An interval is of 95 %, by the deviation between pre-trainings, pooled over'
-  ' the rows, each pre-training being the mean of its fine-tunings. Between rows'
-  ' of the same pre-trainings it is by that between fine-tunings. A row of'
-  ' equal scores in a column does not count for it. The intervals leave out how'
-  ' the examples of dev were chosen.',
+  'An interval is of 95 %, by the deviation between pre-trainings, pooled'
+  ' over the rows, each pre-training being the mean of its fine-tunings.'
+  ' Between rows of the same pre-trainings it is by that of fine-tunings. A row'
+  ' of equal scores in a column does not count for it. The intervals leave out'
+  ' how the examples of dev were chosen.',
 )
 PAIRS_NOTE = (
   "BLiMP's pairs are scored by log-probabilities of a model that reads to the"

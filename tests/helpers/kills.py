@@ -101,6 +101,9 @@ def draw(
 class Harness:
   """Runs of one config, killed and not.
 
+  They are of a small bert_tiny, or with `packed` of a bert_tiny:modern in
+  packed rows.
+
   Attributes:
     folder: where stores, configs and workdirs go.
     bucket: where workdirs go instead; None: nowhere else.
@@ -112,8 +115,8 @@ class Harness:
     traces: ends of what processes said that printed a stack trace.
   """
 
-  def __init__(self, folder: pathlib.Path):
-    self.folder = folder
+  def __init__(self, folder: pathlib.Path, *, packed: bool = False):
+    self.folder, self._packed = folder, packed
     self.bucket = self.rng = None
     self.rows: list[dict[str, Any]] = []
     self.stopped: list[str] = []
@@ -183,9 +186,11 @@ class Harness:
         'eval.max_windows': 48,
         'eval.draws': 1,
       }
-      config = settings.with_overrides(
-        settings.load_config('bert_tiny'), overrides
-      )
+      name = 'bert_tiny'
+      if self._packed:
+        name = 'bert_tiny:modern'
+        overrides['data.packed'] = 'documents'
+      config = settings.with_overrides(settings.load_config(name), overrides)
       (self.folder / f'config{number}.py').write_text(
         'from configs import base\n\n\n'
         'def get_config():\n'

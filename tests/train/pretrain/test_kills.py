@@ -33,6 +33,22 @@ def test_killed_runs_end_like_the_uninterrupted_one(harness, processes, seed):
 
 
 @pytest.mark.slow
+def test_killed_runs_in_packed_rows_end_likewise(tmp_path, seed):
+  """A modern BERT, whose share of masks falls, of two processes."""
+  harness = kills.Harness(tmp_path, packed=True)
+  rng = random.Random(seed)
+  drawn = [
+    kill._replace(processes=2, victim=rng.randrange(2), moment=moment)
+    for kill, moment in zip(
+      kills.draw(1, 1, rng), ('mid-epoch', 'evaluation'), strict=True
+    )
+  ]
+  print(drawn)
+  assert harness.run(drawn)
+  assert len(harness.rows) == 2
+
+
+@pytest.mark.slow
 def test_killed_runs_on_a_bucket_end_like_the_local_one(harness, seed):
   """Requests fail, and a SIGKILL comes in the middle of a save."""
   rng = random.Random(seed)

@@ -3,7 +3,8 @@
   sesame NAME ARGUMENTS       # a program of the list below
   sesame NAME --help          # the options of this program
   sesame configs              # the shipped configs
-  sesame tables               # the tables of papers
+  sesame tables               # the tables of papers, what to run for them, and
+                              # the hours of the runs in results/
   sesame topologies           # the TPU slices and GPUs that preflight knows
   sesame completion bash      # a script by which bash (or zsh) completes names
 
@@ -13,6 +14,7 @@ where a file train.py or a folder data of your own hides Sesame's packages.
 
 import ast
 import importlib.metadata
+import json
 import pathlib
 import runpy
 import sys
@@ -83,14 +85,30 @@ def shipped_configs() -> dict[str, str]:
 
 
 def shipped_tables() -> dict[str, str]:
-  """Returns the titles of the tables of papers, by id."""
+  """Returns the runs, measured hours and titles of the tables of papers."""
   from train.papers import table_rows
 
   folder = pathlib.Path(configs.__file__).parent / 'tables'
-  return {
-    name: _title(folder / f'{name.replace("/", "_")}.py')
-    for name in table_rows.shipped_tables()
-  }
+  found = {}
+  for name in table_rows.shipped_tables():
+    runs = table_rows.count_runs(table_rows.load_table(name))
+    stem = name.replace('/', '_')
+    hours = _hours(folder.parents[1] / 'results/tables' / stem)
+    found[name] = (
+      f'{f"{runs} runs" if runs else "":9}'
+      f'{f"{hours:.1f} h" if hours else "":8}{_title(folder / f"{stem}.py")}'
+    )
+  return found
+
+
+def _hours(folder: pathlib.Path) -> float:
+  """Returns the hours of the runs whose figures a checkout has, else 0."""
+  seconds = 0.0
+  for file in folder.rglob('*.json'):
+    found = json.loads(file.read_text())
+    for run in (found, *found.get('runs', ())):
+      seconds += run.get('seconds', 0)
+  return seconds / 3600
 
 
 def topologies() -> list[str]:

@@ -66,7 +66,9 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
   [
     (('configs',), 'bert_tiny  +auto  BERT-Tiny on the documentation'),
     (('configs',), 'bert_base  +tpu   BERT-Base as published'),
-    (('tables',), 'bert/glue .*Table 1: GLUE'),
+    (('tables',), r'bert/glue +\d+ runs .*Table 1: GLUE'),
+    (('tables',), r'lm/brown +\d+ runs +\d+\.\d h +Bengio'),
+    (('tables',), r'small/bert_tasks +\d+ runs +Devlin'),
     (('--help',), 'embed +Vectors of texts'),
     (('help',), 'embed +Vectors of texts'),
     (('version',), r'\d+\.\d+'),

@@ -73,6 +73,31 @@ def slug(name: str) -> str:
   return re.sub(r'[^\w.+-]+', '_', name).strip('_')
 
 
+def count_runs(table: Table) -> int:
+  """Returns the trainings that fill a table: all seeds of rows to be run.
+
+  Grids, which each have several settings, count once.
+  """
+  cells, pretrainings = {}, set()
+  for row in table.rows:
+    if row.pretraining:
+      changes = tuple(sorted(row.changes.items()))
+      pretrainings.add((row.pretraining, str(changes)))
+    elif not row.family:
+      # Of a maker's own: a model by its config, or n-grams, which draw nothing.
+      if row.args:
+        cells[row.name] = table.seeds if ':' in row.args[0] else 1
+      continue
+    for column in table.columns:
+      for part in column.parts if column.family in ('', row.family) else ():
+        if part.task != base.PRETRAINING:
+          seeds = part.seeds or table.seeds
+          cells[row.name, part.task, part.label] = seeds * (
+            table.pretrainings if row.pretraining else 1
+          )
+  return sum(cells.values()) + len(pretrainings) * table.pretrainings
+
+
 def split_name(text: str, rows: Iterable[str] = ()) -> tuple[str, str]:
   """Returns (name, weights) of NAME=WEIGHTS; WEIGHTS has its folder's name.
 

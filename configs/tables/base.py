@@ -108,6 +108,8 @@ class Column:
     family: the only family of weights with this figure; empty: all have it.
     pairs: without parts, the name of a folder of minimal pairs that
       `small_table` asks the language model; empty: none.
+    held_out: likewise, the objective by whose perplexity of held-out text it
+      scores the model, whatever that was trained on; empty: none.
   """
 
   name: str
@@ -117,6 +119,7 @@ class Column:
   percent: bool = True
   family: str = ''
   pairs: str = ''
+  held_out: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ The command goes on where it was stopped:
 """
 
 from configs.tables import base, small
-from configs.tables.base import Column, Contrast, Part
+from configs.tables.base import Column, Contrast
 
 DEEP = {'model.num_layers': 4}
 # At 400 steps 5e-3 was better than 1e-2 for bert_mini:modern.
@@ -22,9 +22,7 @@ SIZES = {
   'L2 H256': WIDE,
   'L4 H256': DEEP | WIDE,
 }
-PERPLEXITY = Column(
-  'mlm/ppl', (Part(base.PRETRAINING, ('eval/mlm_perplexity',)),), percent=False
-)
+PERPLEXITY = Column('mlm/ppl', percent=False, held_out='mlm')
 SMALLEST, LONGER, WIDER, LARGEST = SIZES
 
 TABLE = base.Table(

@@ -83,11 +83,9 @@ TABLE = base.Table(
   notes=(
     *small.NOTES,
     'The perplexity is that of masked tokens of the same held-out windows, 15 %'
-    ' of which are hidden by the same draws. Rows with next sentences have the'
-    ' second text of another document in half of these windows, which is a'
-    ' little harder to predict: of their differences from other rows, look at'
-    ' the tasks. Rows have as many steps, which take other seconds;'
-    f' {SLOW!r} has 1.4 times as many, as the same minutes let it.',
+    ' of which are hidden by the same draws, without next sentences. Rows have'
+    f' as many steps, which take other seconds; {SLOW!r} has 1.4 times as many,'
+    ' as the same minutes let it.',
   ),
   contrasts=(
     Contrast('The modern recipe learns more from a step', MODERN, OLD),

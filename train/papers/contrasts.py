@@ -90,7 +90,7 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
       if None in ours:
         continue
       is_shared = bool(ours[0].origins) and ours[0].origins == ours[1].origins
-      if is_shared and column.pairs:
+      if is_shared and (column.pairs or column.held_out):
         continue
       of_column = [
         values[row.name, column.name]

@@ -12,6 +12,7 @@ import json
 import pathlib
 import shlex
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -120,10 +121,12 @@ class Work(NamedTuple):
   Attributes:
     pretrain: fills the folder of a pre-training of a text.
     ask: returns the summary of a workdir's answers to pairs in a folder.
+    score: returns that of a pre-training's perplexity by an objective.
   """
 
   pretrain: Callable[[Pretraining, str], None]
   ask: Callable[[epath.Path, epath.Path], dict[str, Json]]
+  score: Callable[[Pretraining, str], dict[str, Json]]
   engine: tables.Engine = tables.Engine()
 
 
@@ -174,7 +177,45 @@ def ask(workdir: epath.Path, pairs: epath.Path) -> dict[str, Json]:
   }
 
 
-WORK = Work(pretrain, ask)
+def score(run: Pretraining, objective: str) -> dict[str, Json]:
+  """Returns the perplexity of the run's held-out text by an objective.
+
+  A step with a learning rate of 0, by this objective, leaves the weights as
+  they are, and is then scored.
+  """
+  from train.host import device
+  from train.pretrain import job
+  from train.run import training
+
+  still = {'learning_rate': 0.0, 'warmup_steps': 0, 'schedule': 'constant'}
+  config = settings.with_overrides(
+    run.resolve(),
+    {f'optim.{key}': value for key, value in still.items()}
+    | {
+      'train.objective': objective,
+      'train.steps': 1,
+      'init.weights': str(run.folder),
+    },
+  )
+  with tempfile.TemporaryDirectory() as folder:
+    workdir = epath.Path(folder) / 'run'
+    job.check_config(config)
+    training.train(job.make(config, workdir), workdir, began=time.time())
+    metrics = workdirs.read_results(workdir)['metrics']
+  return {
+    'task': objective,
+    'runs': [
+      {
+        'seed': run.seed,
+        'metrics': {objective: metrics[f'eval/{objective}_perplexity']},
+      }
+    ],
+    'device': device.describe(),
+    'revision': device.revision(),
+  }
+
+
+WORK = Work(pretrain, ask, score)
 
 
 def make(
@@ -259,9 +300,13 @@ class SmallTable:
   ) -> None:
     self.table, self._data, self._work = table, data, work
     self._request = CellRequest(table, out, data, seeds)
-    self._pairs = {  # name of a column -> of a folder below --data
-      column.name: column.pairs for column in table.columns if column.pairs
+    # Name of a column -> of a folder below --data, or an objective.
+    self._questions = {
+      column.name: column.pairs or column.held_out
+      for column in table.columns
+      if column.pairs or column.held_out
     }
+    self._objectives = {column.held_out for column in table.columns}
     place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
     for row in self._request.table.rows:
@@ -334,11 +379,11 @@ class SmallTable:
     for name, each in self.lines.items():
       run = each.pretraining
       left = [
-        pairs
-        for column, pairs in self._pairs.items()
+        question
+        for column, question in self._questions.items()
         if (each.row, column) in chosen
         and each.line.family != base.VECTORS  # they score no sentence
-        and not run.answers(pairs).exists()
+        and not run.answers(question).exists()
       ]
       if left:
         asked[run.folder] = run, left
@@ -368,6 +413,9 @@ class SmallTable:
       print(run.command)
     for each, names in plan.asked:
       for name in names:
+        if name in self._objectives:
+          print(f'# {each.folder}: held-out perplexity by {name}')
+          continue
         words = ['python', '-m', 'train.minimal_pairs', str(each.folder)]
         words += [f'{self._data or "DATA"}/{name}', '--limit', str(PAIRS_LIMIT)]
         print(shlex.join(words))
@@ -407,7 +455,10 @@ class SmallTable:
     device.enable_compilation_cache()
     text = self._find(TEXT) / '*.txt' if plan.pretrainings else None
     pairs = {
-      name: self._find(name) for _, names in plan.asked for name in names
+      name: self._find(name)
+      for _, names in plan.asked
+      for name in names
+      if name not in self._objectives
     }
     failed: dict[tables.Key, str] = {}
     tried: set[tables.Key] = set()
@@ -415,9 +466,14 @@ class SmallTable:
     while True:
       for each, names in plan.asked:
         for name in names if each.results is not None else ():
-          console.say(f'\n{each.folder}: {pairs[name]}')
-          found = files.as_json(self._work.ask(each.folder, pairs[name]))
-          files.write_atomically(each.answers(name), found + '\n')
+          console.say(f'\n{each.folder}: {pairs.get(name, name)}')
+          if name in self._objectives:
+            found = self._work.score(each, name)
+          else:
+            found = self._work.ask(each.folder, pairs[name])
+          files.write_atomically(
+            each.answers(name), files.as_json(found) + '\n'
+          )
       runs = [
         run
         for run in plan.runs
@@ -467,12 +523,12 @@ class SmallTable:
       for name, each in self.lines.items():
         figure = figures.get((name, column.name))
         values = () if figure is None else figure.values
-        if column.pairs:
+        if question := self._questions.get(column.name):
           answers = table_figures.read_summary(
-            each.pretraining.answers(column.pairs)
+            each.pretraining.answers(question)
           )
           if answers is not None:
-            values = (answers['runs'][0]['metrics'][column.pairs],)
+            values = (answers['runs'][0]['metrics'][question],)
         if values:
           scaled = tuple(scale * value for value in values)
           origin = each.pretraining.folder.name

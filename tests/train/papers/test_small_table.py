@@ -1,18 +1,23 @@
 """Tables that pre-train their rows: what is run, arguments and intervals."""
 
+import dataclasses
 import json
 import math
 import shlex
+import time
 
 import numpy as np
 import pytest
+from etils import epath
 from scipy import stats
 
 from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
+from configs.tables.small_bert_sizes import PERPLEXITY
 from train.papers import small_table, table_rows, tables
-from train.run import settings, workdirs
+from train.pretrain import job
+from train.run import settings, training, workdirs
 
 SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
 # Row -> the score of each pre-training.
@@ -69,6 +74,10 @@ def make(tmp_path, monkeypatch, done):
     done.append(('ask', workdir.name))
     return {'runs': [{'seed': 0, 'metrics': {'blimp': 0.5}}]}
 
+  def score(run, objective):
+    done.append(('score', run.config, run.seed))
+    return {'runs': [{'seed': 0, 'metrics': {objective: 7.0 + run.seed}}]}
+
   def tune(run):
     row, seed = run.line.name.split(', seed ')
     done.append(('tune', row, int(seed)))
@@ -90,13 +99,13 @@ def make(tmp_path, monkeypatch, done):
     small_table,
     'WORK',
     small_table.Work(
-      pretrain, ask, tables.Engine(tune, has_split=lambda *_: True)
+      pretrain, ask, score, tables.Engine(tune, has_split=lambda *_: True)
     ),
   )
 
-  def make(**options):
+  def make(table=TABLE, **options):
     options = {'data': str(tmp_path / 'sets')} | options
-    return small_table.make(TABLE, tmp_path / 'out', **options)
+    return small_table.make(table, tmp_path / 'out', **options)
 
   return make
 
@@ -112,6 +121,48 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert '| full (ours) | 82.0 ± 2.4 | 50.0 ± 0.0 |' in page
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
+
+
+def test_models_are_scored_by_one_objective(make, done, tmp_path):
+  columns = (*TABLE.columns, PERPLEXITY)
+  rows = tuple(
+    dataclasses.replace(row, values=(*row.values, '')) for row in TABLE.rows
+  )
+  table = dataclasses.replace(TABLE, columns=columns, rows=rows)
+  make(table, only=['mlm/ppl'])
+  assert [each[0] for each in done].count('score') == 6
+  assert 'tune' not in {each[0] for each in done}
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| full (ours) |  |  | 7.5 ± 0.7 |' in page
+
+
+@pytest.mark.slow
+def test_a_score_by_its_own_objective_is_that_of_the_run(
+  small_store, tmp_path, monkeypatch
+):
+  """One of next sentences has the perplexity of rows without them, too."""
+  found = {}
+  for words in ('bert,no_nsp', 'bert'):
+    run = small_table.Pretraining(
+      f'ablation:{words}',
+      {
+        'train.phases': ((3, 32, 8, 'continue'),),
+        'model.max_length': 32,
+        'eval.max_windows': 8,
+        'train.platform': 'cpu',
+      },
+      0,
+      tmp_path / words,
+      epath.Path(small_store),
+    )
+    config = run.resolve()
+    training.train(job.make(config, run.folder), run.folder, began=time.time())
+    (scored,) = small_table.score(run, 'mlm')['runs']
+    found[words] = scored['metrics']['mlm'], run.results['metrics']
+  ours, metrics = found['bert,no_nsp']
+  assert ours == pytest.approx(metrics['eval/mlm_perplexity'], rel=1e-6)
+  ours, metrics = found['bert']
+  assert ours != pytest.approx(metrics['eval/mlm_perplexity'], rel=1e-6)
 
 
 def test_a_pre_training_is_judged_before_the_next(make, done, tmp_path):

@@ -127,7 +127,7 @@ def draw(path: str, of_sets: Mapping[str, Mapping[str, files.Json]]) -> None:
     axes.set_xlabel('words read; dotted: chance')
     axes.grid(alpha=0.3)
     if len(of_sets) > 1:
-      axes.set_title(pictures.shown(name), fontsize='medium')
+      axes.set_title(epath.Path(name).name, fontsize='medium')
   panels[0].set_ylabel('right pairs, %, mean over groups')
   panels[0].legend(loc='best', fontsize='small')
   pictures.save(figure, path, dpi=150)

@@ -294,27 +294,30 @@ def draw(path: str, of_sets: Mapping[str, Mapping[str, files.Json]]) -> None:
   column = figure.subplots(
     len(panels), squeeze=False, height_ratios=heights, sharex=True
   )
+  ours = next(iter(of_sets.values()))['models']
+  colors = {name: f'C{number % 10}' for number, name in enumerate(ours)}
+  others = [name for of in of_sets.values() for name in of['published']]
+  others = list(dict.fromkeys(others))
+  greys = np.linspace(0.35, 0.85, len(others))
+  colors |= {name: str(grey) for name, grey in zip(others, greys, strict=True)}
   legend = {}
   for (axes,), (set_name, (families, bars)) in zip(
     column, panels.items(), strict=True
   ):
-    ours = len(of_sets[set_name]['models'])
     width = 0.8 / len(bars)
     for number, (name, values) in enumerate(bars.items()):
-      label = pictures.shown(name)
-      grey = f'{0.45 + 0.1 * max(number - ours, 0)}'
-      legend[label] = axes.barh(
+      legend[pictures.shown(name)] = axes.barh(
         np.arange(len(families)) + (number + 0.5) * width - 0.4,
         100 * np.array(values),
         width,
-        color=f'C{number % 10}' if number < ours else grey,
+        color=colors[name],
       )
     axes.axvline(50, color='black', linewidth=0.8, linestyle=':')
     axes.set_yticks(range(len(families)), families)
     axes.set_ylim(len(families) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     if len(panels) > 1:
-      axes.set_title(pictures.shown(set_name), fontsize='medium')
+      axes.set_title(epath.Path(set_name).name, fontsize='medium')
   axes.set_xlabel('right pairs, %; dotted: chance')
   figure.legend(
     legend.values(),

@@ -9,12 +9,9 @@ import numpy as np
 
 from data.ngrams import smoothing, texts
 from data.store import corpus, folders
-from train.engine import objectives
 from train.language import inputs, minimal_pairs, ngrams, sentence_sums
 from train.vectors.trained_model import TrainedModel
 
-# Ways of scoring that some of the scorers have.
-SCORINGS = ('sum', *objectives.DIRECTIONS, 'holistic')
 ORDER = 5  # of the n-grams of a token store
 _OF_ARPA = 'log-probability of the words after <s> and of </s>, summed'
 _OF_STORE = (
@@ -86,7 +83,7 @@ class ModelScorer:
 
   @property
   def scorings(self) -> tuple[str, ...]:
-    """The ways that the model has, some of `SCORINGS`."""
+    """The ways that the model has, see `sentence_sums.scorings`."""
     return sentence_sums.scorings(self.found)
 
   def score(
@@ -114,7 +111,7 @@ def open_scorer(
   """Opens WEIGHTS: an ARPA file, a token store, or a model that is checked.
 
   STORE@1/N is a store of which only the first Nth of each document is counted.
-  `scoring` is one of `SCORINGS`. The scorer's `score` returns the sums of
+  `scoring` is one of the scorer's `scorings`. Its `score` returns the sums of
   sentences in nats, the numbers of pieces that they count, both float
   [sentences], and the way of scoring, for people. Raises ValueError or OSError
   for weights that predict no tokens or are not scored so, and SentenceError for

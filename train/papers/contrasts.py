@@ -37,7 +37,7 @@ class Value(NamedTuple):
 
   @property
   def logs(self) -> 'Value':
-    """The same of a hundredth of each value's logarithm, of perplexities."""
+    """The same of a hundred times the logarithms: differences in per cent."""
     return self._replace(
       of_pretrainings=tuple(
         tuple(100 * math.log(value) for value in values)

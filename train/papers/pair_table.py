@@ -82,23 +82,23 @@ def make(
 
 
 def _scorings(folder: epath.Path) -> list[str]:
-  """Returns the ways that a model has, the first of them; none before it."""
+  """Returns the ways of scoring that a model has; none if it has no figures."""
   first = folder / 'sum.json'
   return files.read_json(first)['scorings'] if first.exists() else []
 
 
 def _is_finished(folder: epath.Path, weights: str) -> bool:
   """Returns whether a model has all its figures; told if of other weights."""
-  ways = _scorings(folder)
-  if (
-    ways
-    and (kept := files.read_json(folder / 'sum.json'))['weights'] != weights
-  ):
+  first = folder / 'sum.json'
+  if not first.exists():
+    return False
+  kept = files.read_json(first)
+  if kept['weights'] != weights:
     console.say(
       f'{kept["name"]} has figures of {kept["weights"]}, which stay;'
       f' --rerun scores {weights} in its place'
     )
-  return bool(ways) and all((folder / f'{w}.json').exists() for w in ways)
+  return all((folder / f'{way}.json').exists() for way in kept['scorings'])
 
 
 def _find_pairs(table: Table, data: str | None) -> epath.Path:

@@ -89,7 +89,7 @@ def test_a_report_of_a_fine_tuning(run_of, tmp_path, monkeypatch):
 def test_what_a_run_prints(run_of, tmp_path, capsys):
   config, workdir, results = run_of('squad2')
   runs.train(config, tmp_path / 'plan', dry_run=True)
-  printed = capsys.readouterr().err
+  printed = capsys.readouterr().out
   windows = printed.split('dev       12 examples in ')[1].split()[0]
   assert int(windows) > 12
   with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,7 @@
 """What tells the layers of a stack apart: windows, rotary positions.
 
-Shapes: B batch, T query position, S key position, N heads, H head, L layers.
+Shapes: B batch, T query position, S key position, N heads, H head, L layers,
+K kinds of layers.
 """
 
 from typing import NamedTuple
@@ -44,6 +45,7 @@ def make(
   head: int,
   bases: tuple[float, float] | None,
   *,
+  max_length: int,
   window: int,
   global_every: int,
 ) -> Layout:
@@ -51,6 +53,9 @@ def make(
 
   `bases` are the longest wavelengths over 2 pi of the rotations in global and
   in local layers (Su et al. 2021, "RoFormer", section 3.2.2); None: none.
+  Positions are below `max_length`. Their cosines are looked up in a constant:
+  XLA's CPU compiler would compute them again in each place of each layer, 7 %
+  of a step of 4 layers of 256.
   """
   layout = Layout(
     is_first=jnp.arange(num_layers) == 0,
@@ -60,8 +65,13 @@ def make(
     return layout
   shares = np.arange(0, head, 2, dtype=np.float32) / head
   rates_KH = np.stack([np.float32(base) ** -shares for base in bases])
-  angles = positions_BT[None, ..., None, None] * rates_KH[:, None, None, None]
-  return layout._replace(cos=jnp.cos(angles), sin=jnp.sin(angles))
+  positions_T1 = np.arange(max_length, dtype=np.float32)[:, None]
+  angles_KTH = positions_T1 * rates_KH[:, None]
+  cos, sin = (
+    jnp.asarray(table_KTH)[:, positions_BT, None]
+    for table_KTH in (np.cos(angles_KTH), np.sin(angles_KTH))
+  )
+  return layout._replace(cos=cos, sin=sin)
 
 
 def rotate(x_BTNH: Array, layout: Layout) -> Array:

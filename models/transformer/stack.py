@@ -74,6 +74,7 @@ def layout_of(
     positions_BT,
     model.embed_dim // model.num_heads,
     (model.rotary_base, model.local_rotary_base) if is_rotary else None,
+    max_length=model.max_length,
     window=model.window,
     global_every=model.global_every,
   )

@@ -205,7 +205,13 @@ def test_windows_and_rotations_are_those_of_plain_attention(
     mask = np.stack([1 + place // 100, 1 + place // 7, 0 * place])
     positions = positions % 100
   layout = layouts.make(
-    3, positions, head, (1e4, 100.0), window=window, global_every=3
+    3,
+    positions,
+    head,
+    (1e4, 100.0),
+    max_length=512,
+    window=window,
+    global_every=3,
   )
   layout = layout._replace(is_first=False, is_local=np.bool_(is_local))
   form = kernels.KernelForm(128 // head, causal, rate, packed, window)
@@ -332,7 +338,7 @@ def test_short_texts_share_a_row_of_the_kernel(kind):
   if kind == 'windows':
     places = np.broadcast_to(np.arange(length), (rows, length))
     layout = layouts.make(
-      2, places, head, (1e4, 1e2), window=8, global_every=2
+      2, places, head, (1e4, 1e2), max_length=length, window=8, global_every=2
     )._replace(is_first=False, is_local=jnp.bool_(True))
 
   def run(attention, params=None):
@@ -435,7 +441,7 @@ def test_a_mesh_splits_rotations_with_their_rows():
   arrays, mask, seeds = make_rows()
   positions = np.arange(8)[:, None] + np.arange(128)
   layout = layouts.make(
-    2, positions, 64, (1e4, 100.0), window=9, global_every=2
+    2, positions, 64, (1e4, 100.0), max_length=135, window=9, global_every=2
   )
   layout = layout._replace(is_first=False, is_local=np.bool_(True))
   form = kernels.KernelForm(4, False, RATE, window=9)

@@ -63,7 +63,13 @@ def test_scores_of_turned_vectors_tell_distances_alone():
 
   def turn(vector, place, is_local):
     made = layout.make(
-      1, jnp.array([[place]]), 8, (100.0, 10.0), window=1, global_every=1
+      1,
+      jnp.array([[place]]),
+      8,
+      (100.0, 10.0),
+      max_length=128,
+      window=1,
+      global_every=1,
     )
     return layout.rotate(vector, made._replace(is_local=is_local))
 

@@ -20,6 +20,7 @@ Array = jax.Array
 Dtype = jax.typing.DTypeLike
 
 HEADS = ('pooler', 'mlm', 'nsp')  # of pre-training
+POOLS = ('first', 'last', 'mean')
 
 
 class BertEmbeddings(nn.Module):
@@ -157,8 +158,9 @@ class Bert(nn.Module):
     global_every: with a window, each so many layers see the whole row.
     query_key_norm: see `SelfAttention`.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
-    pool_last: the pooler reads the last real token, the only one that sees the
-      whole row of a `left_to_right` model; else the first, [CLS].
+    pool: what the pooler reads, one of POOLS: the first token, [CLS]; the last
+      real one, the only one that sees the whole row of a `left_to_right` model;
+      or the mean of the real ones.
     heads: some of 'pooler', 'mlm' and 'nsp', which needs 'pooler'. Heads not
       listed create no parameters and no outputs.
   """
@@ -192,7 +194,7 @@ class Bert(nn.Module):
   global_every: int = 3
   query_key_norm: bool = False
   left_to_right: bool = False
-  pool_last: bool = False
+  pool: str = 'first'
   heads: tuple[str, ...] = HEADS
 
   @property
@@ -281,9 +283,7 @@ class Bert(nn.Module):
     if all_layers:
       outputs['layers'] = stack.gather_layers(embedded_BTD, hidden_LBTD, x_BTD)
     if 'pooler' in self.heads:
-      read_BD = x_BTD[:, 0]
-      if self.pool_last:
-        read_BD = layers.take_at(x_BTD, layers.last_places(token_mask))
+      read_BD = self._read_row(x_BTD, token_mask)
       pooled_BD = layers.Linear(
         features=(self.embed_dim,),
         in_names=('embed',),
@@ -328,7 +328,19 @@ class Bert(nn.Module):
     epsilon, biases = self.layer_norm_epsilon, self.biases
     return LayerNorm(epsilon, self.dtype, has_bias=biases, name=name)
 
+  def _read_row(self, x_BTD: Array, mask_BT: Array) -> Array:
+    """Returns what the pooler reads, [B, D]."""
+    if self.pool == 'first':
+      return x_BTD[:, 0]
+    if self.pool == 'last':
+      return layers.take_at(x_BTD, layers.last_places(mask_BT))
+    kept_BT = mask_BT.astype(x_BTD.dtype)
+    sums_BD = jnp.einsum('BTD,BT->BD', x_BTD, kept_BT)
+    return sums_BD / jnp.maximum(kept_BT.sum(axis=1, keepdims=True), 1)
+
   def _check_heads(self, mlm_positions: Array | None) -> None:
+    if self.pool not in POOLS:
+      raise ValueError(f'pool is {self.pool!r}, expected one of {POOLS}')
     unknown = [head for head in self.heads if head not in HEADS]
     if unknown or ('nsp' in self.heads and 'pooler' not in self.heads):
       raise ValueError(

@@ -29,7 +29,7 @@ class TaskModel(nn.Module):
   than 'last', it reads the features at [CLS], the first token, or at `last`;
   with a BiLSTM, which an ELMo needs, the last outputs of both directions.
 
-  [CLS] of a left-to-right BERT sees no other token. With its field `pool_last`,
+  [CLS] of a left-to-right BERT sees no other token. With its field pool='last',
   the pooler and a classifier read the last token, and for spans the last token
   changes places with [CLS], which means no answer; neither is text.
 
@@ -98,7 +98,7 @@ class TaskModel(nn.Module):
       token_types: int, likewise, 0 in A and padding, 1 in B; for BERT only.
       positions: int, likewise.
       last: int [B] or [B, K], place of the last token; unused by a BERT without
-        `pool_last` and by 'token_classifier'.
+        pool='last' and by 'token_classifier'.
       characters: int [..., T, C], the characters of the words, for Elmo only.
       tag_mask: bool [B, T], with `transitions`; True where a word's tag is.
       masked_tokens: with `lm` for a BERT, the tokens with some hidden, int like
@@ -261,7 +261,7 @@ class TaskModel(nn.Module):
 
   @property
   def _reads_last(self) -> bool:
-    return not self._is_bert or self.backbone.pool_last
+    return not self._is_bert or self.backbone.pool == 'last'
 
   @property
   def _is_elmo(self) -> bool:

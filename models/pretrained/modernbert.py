@@ -77,6 +77,7 @@ DEFAULTS = {
   'local_attention': 128,
   'hidden_activation': 'gelu',
   'classifier_activation': 'gelu',
+  'classifier_pooling': 'cls',
 }
 ALWAYS = {  # options of transformers that have one value here
   'norm_bias': False,
@@ -86,6 +87,7 @@ ALWAYS = {  # options of transformers that have one value here
   'classifier_bias': False,
   'quantization_config': None,
 }
+POOLS = {'cls': 'first', 'mean': 'mean'}
 GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
 # Fields of a BERT -> their values here; BERT's own are those of `Bert`.
 FORM = {'norm': 'pre', 'biases': False, 'gated': True, 'positions': 'rotary'}
@@ -116,9 +118,11 @@ def from_hugging_face(
   weights = Weights(folder, 'Hugging Face', 'bert', set_aside=set_aside)
   if fields is None:
     return weights._replace(problems=tuple(problems))
-  pooling = config.get('classifier_pooling', 'cls')
-  if is_classifier and pooling != 'cls':
-    problems.append(f"classifier_pooling is {pooling!r}, only 'cls' is known")
+  pooling = config['classifier_pooling']
+  if pooling not in POOLS:
+    problems.append(
+      f'classifier_pooling is {pooling!r}, expected one of {sorted(POOLS)}'
+    )
   has = {name.partition('.')[0] for name in renamed}
   of_head = config['classifier_activation']
   if 'head' in has and GELU.get(of_head) != fields['gelu']:
@@ -131,6 +135,7 @@ def from_hugging_face(
     heads=heads,
     num_token_types=0,
     window=config['local_attention'] // 2,
+    pool=POOLS.get(pooling, 'first'),
     **FORM,
     **fields,
   )
@@ -240,6 +245,7 @@ def to_hugging_face(
 def to_config(model: bert.Bert) -> dict[str, Any]:
   """Returns the Hugging Face config of a model, which version 4 reads too."""
   gelus = {form: name for name, form in reversed(GELU.items())}
+  pools = {pool: name for name, pool in POOLS.items()}
   sizes = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
   sizes['local_attention'] = 2 * model.window
   if not model.window:  # all layers are global
@@ -251,7 +257,7 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
       'model_type': MODEL_TYPE,
       'hidden_activation': gelus[model.gelu],
       'classifier_activation': gelus[model.gelu],
-      'classifier_pooling': 'cls',
+      'classifier_pooling': pools[model.pool],
       # Else those of the released vocabulary, beyond the rows of a small table.
       **{f'{name}_token_id': None for name in 'pad bos eos cls sep'.split()},
     }

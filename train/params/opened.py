@@ -37,7 +37,7 @@ FIELDS_BESIDE = (
   'max_characters',
   'num_token_types',
   'num_words',
-  'pool_last',
+  'pool',
   'use_skip_connections',
 )
 
@@ -102,6 +102,16 @@ def fields_beside(model: nn.Module) -> dict[str, Value]:
   }
 
 
+def fields_of(imported: Mapping[str, Json]) -> dict[str, Value]:
+  """Returns the fields that an IMPORTED_FILE tells, see `fields_beside`."""
+  fields = dict(imported.get('fields', {}))
+  if 'heads' in fields:
+    fields['heads'] = tuple(fields['heads'])
+  if fields.pop('pool_last', False):  # as versions before `pool` wrote it
+    fields['pool'] = 'last'
+  return fields
+
+
 def inherited(
   weights: Weights, params: Params, labels: tuple[str, ...]
 ) -> Weights:
@@ -153,9 +163,7 @@ def _open_workdir(folder: epath.Path, step: int | None) -> Weights:
   if tokenizer is not None and tokenizer.whole_words and not reads_words:
     tokenizer = tokenizer.predicted()
   size = 0 if tokenizer is None else Vocabulary.of(tokenizer).size
-  fields = dict(imported.get('fields', {}))
-  if 'heads' in fields:
-    fields['heads'] = tuple(fields['heads'])
+  fields = fields_of(imported)
   model = families.build_model(config, size).clone(**fields)
   saved_in = folder / workdirs.MODEL_FOLDER if 'task' in config else folder
   saved = {

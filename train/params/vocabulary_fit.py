@@ -74,9 +74,9 @@ def _misfit(
   folder = shlex.quote(str(weights.folder))
   return (
     f'{line}; if it is this one, and the other {rows - pieces:,} rows of the'
-    f' table are of no use, say so by naming it, {TOKENIZER_OPTION}, or once'
-    f' and for all by python -m train.weights import {folder} WORKDIR'
-    f' --tokenizer {folder}'
+    f' table are of no use, say so by naming it ({TOKENIZER_OPTION}, of'
+    ' train.main --config.data.tokenizer=PATH), or once and for all by'
+    f' python -m train.weights import {folder} WORKDIR --tokenizer {folder}'
   )
 
 

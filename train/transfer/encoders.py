@@ -111,7 +111,9 @@ class EncoderProgram(TaskProgram):
     A left-to-right model sees the whole word at its last piece alone; a BERT
     reads the first piece (Devlin et al. 2018, section 5.3).
     """
-    return getattr(self.module, 'pool_last', self.form.left_to_right)
+    if hasattr(self.module, 'pool'):
+      return self.module.pool == 'last'
+    return self.form.left_to_right
 
   @property
   def form(self) -> Form:
@@ -265,9 +267,9 @@ def open_encoder(
   lm = bool(config.task.lm_weight)
   family = families.architecture_of(config)
   module = family.below_head(module, reads_pooler, lm)
-  if workdir is None and hasattr(module, 'pool_last'):
+  if workdir is None and getattr(module, 'left_to_right', False):
     # Workdirs of older versions read [CLS], and still do.
-    module = module.clone(pool_last=module.left_to_right)
+    module = module.clone(pool='last')
   return program(config, task, module, tokenizer, initial)
 
 
@@ -313,7 +315,7 @@ def _reopen(
   config = with_sizes_of(config, workdir)
   imported = files.read_json(workdir / opened.IMPORTED_FILE)
   tokenizer = opened.load_vocabulary(workdir, imported)
-  module = _build(config, tokenizer).clone(**imported['fields'])
+  module = _build(config, tokenizer).clone(**opened.fields_of(imported))
   return config, module, tokenizer
 
 

@@ -108,7 +108,7 @@ def make_task_model(head='classifier', num_outputs=3, **fields):
   encoder = transfer_cases.make_bert(
     ('pooler',) if fields.get('features', 'last') == 'last' else (),
     left_to_right=True,
-    pool_last=True,
+    pool='last',
     num_layers=4,
   )
   return transfer_cases.make_model(encoder, head, num_outputs, **fields)
@@ -189,7 +189,7 @@ def test_only_the_ends_of_a_row_change_places_for_spans():
   spans = make_task_model('span_classifier', 2)
   batch = transfer_cases.make_batch(lengths=LENGTHS)
   params = transfer_cases.draw_params(spans, batch)
-  plain = spans.clone(backbone=spans.backbone.clone(pool_last=False))
+  plain = spans.clone(backbone=spans.backbone.clone(pool='first'))
 
   def logits_of(model):
     run = jax.jit(

@@ -152,11 +152,16 @@ def test_gradients_are_equal(torch, tmp_path):
   )
 
 
-def test_a_classifier_is_read_and_written(torch, tmp_path):
+@pytest.mark.parametrize('pooling', ['cls', 'mean'])
+def test_a_classifier_is_read_and_written(torch, pooling, tmp_path):
   import transformers
 
   theirs = make(
-    torch, SHAPES[0], 'ModernBertForSequenceClassification', num_labels=3
+    torch,
+    SHAPES[0],
+    'ModernBertForSequenceClassification',
+    num_labels=3,
+    classifier_pooling=pooling,
   )
   theirs.save_pretrained(tmp_path / 'there')
   tokens, mask = rows(SHAPES[0])
@@ -223,6 +228,10 @@ def test_a_masked_model_is_written_as_it_was_read(torch, is_old, tmp_path):
     (
       {'hidden_activation': 'gelu_pytorch_tanh'},
       "classifier_activation is 'gelu', expected that of the layers, hidden",
+    ),
+    (
+      {'classifier_pooling': 'max'},
+      "classifier_pooling is 'max', expected one of ['cls', 'mean']",
     ),
     (
       {'rope_parameters': {'full_attention': {'rope_type': 'yarn'}}},

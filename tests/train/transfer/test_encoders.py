@@ -306,17 +306,22 @@ def test_a_left_to_right_bert_learns_from_the_last_token(
   results = runs.train(config, run)
   assert results['metrics']['eval/own/accuracy'] > 0.8
   answers_again(run, own_set / 'dev.jsonl', results)
-  assert opened.open_weights(run).model.pool_last
+  assert opened.open_weights(run).model.pool == 'last'
   # Hugging Face's classes would read both ways, at [CLS].
   with pytest.raises(ValueError, match='left to right'):
     folders.export(run, tmp_path / 'exported')
   # One that was begun when [CLS] was read goes on reading that.
   file = run / opened.IMPORTED_FILE
   imported = json.loads(file.read_text())
-  assert imported['fields'].pop('pool_last')
+  assert imported['fields'].pop('pool') == 'last'
   file.write_text(json.dumps(imported))
-  assert not opened.open_weights(run).model.pool_last
-  assert not predictors.open_member(run).program.module.pool_last
+  assert opened.open_weights(run).model.pool == 'first'
+  assert predictors.open_member(run).program.module.pool == 'first'
+  # The last token, in the words of a version between.
+  file.write_text(
+    json.dumps(imported | {'fields': imported['fields'] | {'pool_last': True}})
+  )
+  assert opened.open_weights(run).model.pool == 'last'
 
 
 @pytest.mark.slow

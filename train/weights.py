@@ -3,6 +3,7 @@
   python -m train.weights inspect WEIGHTS [--json]
   python -m train.weights export WEIGHTS FOLDER [--form FORM]
   python -m train.weights import WEIGHTS WORKDIR
+  python -m train.weights average WEIGHTS ... WORKDIR [--last N]
 
 WEIGHTS is a workdir (the folder of a run), a folder of published weights, or a
 name on Hugging Face's hub. If the vocabulary is not in the folder, name it by
@@ -14,7 +15,9 @@ writes files that transformers and its AutoTokenizer load (if the vocabulary is
 unknown, only the weights), or for an ELMo files that the released program
 reads. `--form=sentence-transformers` writes a BERT with its pooling,
 `--form=onnx` a BERT, GPT or GPT-2 with its head as one graph. `import` writes
-published weights as a workdir, which other commands take as WEIGHTS.
+published weights as a workdir, which other commands take as WEIGHTS. `average`
+writes the means of several models of one form as such a workdir, with --last
+those of the newest checkpoints that a pre-training kept.
 """
 
 import argparse
@@ -69,15 +72,24 @@ def main() -> None:
     ('inspect', None, 'print the sizes of weights, without reading an array'),
     ('export', 'FOLDER', 'write files that other programs load'),
     ('import', 'WORKDIR', 'write published weights as a workdir'),
+    ('average', 'WORKDIR', 'write the means of several models as a workdir'),
   ):
     options = jobs.add_parser(job, help=result)
-    command.add_weights(options, command.ALL_MODELS)
+    many = {'nargs': '+'} if job == 'average' else {}
+    command.add_weights(options, command.ALL_MODELS, **many)
     if target:
       options.add_argument('target', metavar=target, help='new folder to write')
     else:
       command.add_json(options)
     if job == 'export':
       _add_forms(options)
+    if job == 'average':
+      options.add_argument(
+        '--last',
+        type=command.positive,
+        metavar='N',
+        help='take the newest N kept checkpoints of each workdir',
+      )
   arguments = parser.parse_args()
   logging.set_verbosity(logging.WARNING)  # orbax tells every file it writes
   command.main(arguments, _run)
@@ -124,15 +136,19 @@ def _run(arguments: argparse.Namespace) -> None:
 
   if arguments.job != 'inspect':
     named = arguments.weights, arguments.target, arguments.tokenizer
+    what = f'{arguments.weights} is'
     if arguments.job == 'import':
       convert.import_(*named)
+    elif arguments.job == 'average':
+      averaged = convert.average(*named, arguments.last)
+      what = f'The mean of {", ".join(averaged)} is'
     else:
       from train.exports import exported, folders
 
       kind = exported.ExportRequest
       asked = {key: getattr(arguments, key) for key in kind._fields}
       folders.export(*named, kind(**asked))
-    console.say(f'{arguments.weights} is written to {arguments.target}.')
+    console.say(f'{what} written to {arguments.target}.')
     return
   report = convert.inspect(arguments.weights, arguments.tokenizer)
   if arguments.json:

@@ -87,9 +87,11 @@ def parser(
   return made
 
 
-def add_weights(to: argparse.ArgumentParser, help_text: str) -> None:
-  """Adds the argument WEIGHTS and the option --tokenizer."""
-  to.add_argument('weights', metavar='WEIGHTS', help=help_text)
+def add_weights(
+  to: argparse.ArgumentParser, help_text: str, **options: Any
+) -> None:
+  """Adds the argument WEIGHTS, by `options`, and the option --tokenizer."""
+  to.add_argument('weights', metavar='WEIGHTS', help=help_text, **options)
   to.add_argument(
     '--tokenizer',
     metavar='PATH',

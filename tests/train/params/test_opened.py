@@ -342,6 +342,39 @@ def test_a_kept_step_is_named_behind_its_workdir(finished):
       assert not np.array_equal(leaf, before[path]), path
 
 
+def test_a_mean_of_kept_steps_is_weights(finished, run_command, tmp_path):
+  workdir, _ = finished
+  names = [f'{workdir}@{step}' for step in (8, 12)]
+  told = run_command(weights, 'average', *names, 'mean')
+  assert f'The mean of {", ".join(names)} is written to mean.' in told.err
+  mean = opened.open_weights(tmp_path / 'mean')
+  assert mean.model == opened.open_weights(workdir).model
+  old, new, found = (
+    strict.flatten(jax.tree.map(np.asarray, opened.open_weights(name).load()))
+    for name in (*names, 'mean')
+  )
+  for path, leaf in found.items():
+    expected = (old[path].astype(np.float64) + new[path]) / 2
+    np.testing.assert_array_equal(leaf, expected.astype(np.float32))
+  run_command(weights, 'average', workdir, 'newest', '--last', 2)
+  newest = strict.flatten(opened.open_weights('newest').load())
+  for path, leaf in found.items():
+    np.testing.assert_array_equal(leaf, newest[path])
+
+
+def test_what_has_no_mean_is_refused(finished, made, tmp_path):
+  workdir, _ = finished
+  folder = str(made['bert'][-1])
+  for names, last, problem in (
+    ([workdir], None, 'is one model: name two or more'),
+    ([workdir], 9, r'keeps 3 checkpoints, expected 9 or more \(--last 9\)'),
+    ([workdir, folder], None, f'{folder} differs from {workdir} in its '),
+  ):
+    with pytest.raises(ValueError, match=problem):
+      convert.average(names, tmp_path / 'mean', last=last)
+  assert not list(tmp_path.iterdir())
+
+
 def test_a_step_that_is_not_kept_is_refused(finished, tmp_path):
   with pytest.raises(FileNotFoundError, match='of step 5, but of 4, 8, 12'):
     opened.open_weights(f'{finished[0]}@5')

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from etils import epath
 
 from data.ngrams import texts as ngram_texts
 from data.ngrams.model import perplexity
@@ -22,10 +23,12 @@ _ROUNDS = 50  # of expectation and maximisation
 
 def open_text(
   path: str, weights: Sequence[str]
-) -> tuple[corpus.Store, list[TrainedModel]]:
+) -> tuple[corpus.Store, dict[str, TrainedModel]]:
   """Opens a token store, or the store of a workdir, and the models to compare.
 
-  The model of a workdir is the first of them. Raises ValueError for a model
+  The model of a workdir is the first of them. The names of the models are the
+  last parts of their paths, such as bert or bert@900; whole paths where two are
+  alike. Weights that are named twice count once. Raises ValueError for a model
   that predicts no tokens, has another vocabulary, or was trained on another
   store: its text may include the held-out text of this one.
   """
@@ -34,8 +37,11 @@ def open_text(
     store = corpus.open_store(path)
   else:
     store, weights = run_stores.open_store(config), [path, *weights]
-  found = []
-  for path in weights:
+  weights = list(dict.fromkeys(weights))
+  ends = [epath.Path(path).resolve().name for path in weights]
+  names = weights if len({*ends}) < len(ends) else ends
+  found = {}
+  for name, path in zip(names, weights, strict=True):
     each = TrainedModel(path, use=None)
     held_out.check_predicts_tokens(each)
     ours, theirs = store.tokenizer, each.tokenizer
@@ -55,7 +61,7 @@ def open_text(
           f'{path}: was trained on the text of another token store than'
           f' {store.folder}, which may include the held-out text: {cure}'
         )
-    found.append(each)
+    found[name] = each
   return store, found
 
 
@@ -66,7 +72,7 @@ def _described(tokenizer: Tokenizer) -> str:
 def compare(
   store: corpus.Store,
   ngrams: Sequence[Scorer],
-  models: Sequence[TrainedModel],
+  models: Mapping[str, TrainedModel],
   *,
   num_tokens: int | None = None,
   mix: float | None = None,
@@ -76,7 +82,7 @@ def compare(
   Args:
     store: its held-out text is scored, see `held_out.read`.
     ngrams: models mix with the last of them.
-    models: opened, see `open_text`.
+    models: name -> model, opened, see `open_text`.
     num_tokens: as in `held_out.read`.
     mix: weight of the n-grams in a mixture with each left-to-right model, 0.5
       in Bengio et al. 2003. By default each half of the tokens has the weight
@@ -98,11 +104,14 @@ def compare(
     )
     name = f'{scorer.model.order}-gram'
     rows.append({'model': name, 'perplexity': perplexity(last)})
-  for each in trained_model.in_turn(models):
+  opened = trained_model.in_turn(models.values())
+  for name, each in zip(models, opened, strict=True):
     for reading, found in held_out.score(each, store, parts).items():
       values = np.concatenate(found).astype(np.float64)
-      name = ' '.join((each.folder.name, each.name, reading)).rstrip()
-      row = {'model': name, 'perplexity': perplexity(values)}
+      row = {
+        'model': ' '.join((name, each.name, reading)).rstrip(),
+        'perplexity': perplexity(values),
+      }
       if not reading and last is not None:
         row |= _mixed(values, last, mix)
       rows.append(row)

@@ -28,9 +28,9 @@ def scorers(store):
 
 
 def test_all_score_the_same_tokens(store, scorers):
-  models = [
-    word_models.trained(name, store.tokenizer) for name in ('gpt', 'elmo')
-  ]
+  models = {
+    name: word_models.trained(name, store.tokenizer) for name in ('gpt', 'elmo')
+  }
   figures = beside.compare(store, scorers, models, num_tokens=300, mix=0.5)
   texts = held_out.read(store, 300)
   targets = np.concatenate([text.tokens[1:] for text in texts])
@@ -46,7 +46,7 @@ def test_all_score_the_same_tokens(store, scorers):
     'elmo elmo forward',
     'elmo elmo backward',
   ]
-  gpt = np.concatenate(held_out.score(models[0], store, texts)[''])
+  gpt = np.concatenate(held_out.score(models['gpt'], store, texts)[''])
   words = np.where(unknown, 0, targets + 3)
   single = scorers[0].model.levels[0].log_probs[words] * math.log(10)
   by_name = dict(zip(names, figures['rows'], strict=True))
@@ -84,8 +84,11 @@ def test_the_fitted_weight_is_the_best():
 def test_what_cannot_be_compared_is_refused(store, tmp_path, monkeypatch):
   found = word_models.draw('gpt', store.tokenizer)._replace(folder=tmp_path)
   monkeypatch.setattr(opened, 'open_weights', lambda *_: found)
-  same, (model,) = beside.open_text(str(store.folder), ['run'])
-  assert model.folder == tmp_path and same.meta == store.meta
+  same, models = beside.open_text(str(store.folder), ['run', 'a/run@9', 'run'])
+  assert [*models] == ['run', 'run@9'] and same.meta == store.meta
+  assert models['run'].folder == tmp_path
+  _, models = beside.open_text(str(store.folder), ['a/run', 'b/run'])
+  assert [*models] == ['a/run', 'b/run']
   (tmp_path / workdirs.STORE_FILE).write_text(json.dumps({'digest': 'another'}))
   with pytest.raises(ValueError, match=r'run: was trained .*data.folder='):
     beside.open_text(str(store.folder), ['run'])

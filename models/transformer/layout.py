@@ -54,8 +54,7 @@ def make(
   `bases` are the longest wavelengths over 2 pi of the rotations in global and
   in local layers (Su et al. 2021, "RoFormer", section 3.2.2); None: none.
   Positions are below `max_length`. Their cosines are looked up in a constant:
-  XLA's CPU compiler would compute them again in each place of each layer, 7 %
-  of a step of 4 layers of 256.
+  XLA's CPU compiler would compute them again in each place of each layer.
   """
   layout = Layout(
     is_first=jnp.arange(num_layers) == 0,

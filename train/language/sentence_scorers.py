@@ -80,6 +80,9 @@ class ModelScorer:
 
   def __init__(self, found: TrainedModel):
     self.found = found
+    # Of an ELMo, which reads sentences once for all its ways.
+    self._read: Sequence[str] = ()
+    self._directions: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   @property
   def scorings(self) -> tuple[str, ...]:
@@ -90,9 +93,15 @@ class ModelScorer:
     self, sentences: Sequence[str], *, scoring: str, within_word: bool = False
   ) -> tuple[np.ndarray, np.ndarray, str]:
     """Returns sums, numbers of pieces and the way, see `open_scorer`."""
-    scores = sentence_sums.score(
-      self.found, sentences, scoring=scoring, within_word=within_word
-    )
+    if not self.found.reads_words:
+      scores = sentence_sums.score(
+        self.found, sentences, scoring=scoring, within_word=within_word
+      )
+    else:
+      if self._read is not sentences:
+        self._directions = sentence_sums.score_directions(self.found, sentences)
+        self._read = sentences
+      scores = self._directions[scoring]
     self.found.forget()
     return *scores, sentence_sums.describe(self.found, scoring, within_word)
 

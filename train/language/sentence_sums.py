@@ -164,17 +164,43 @@ def score(
   hides the later pieces of a word with each piece (Kauf and Ivanova 2023). A
   score does not depend on the other sentences, nor on their order.
   """
+  if found.reads_words:
+    return score_directions(found, sentences)[scoring]
   distinct = list(dict.fromkeys(sentences))
   scored = log_probs(found, distinct, scoring=scoring, within_word=within_word)
   sums = np.full((2, len(distinct)), np.nan)
   for number, values in scored:
-    if scoring in objectives.DIRECTIONS:
-      values = np.split(values, 2)[objectives.DIRECTIONS.index(scoring)]
     sums[:, number] = values.sum(dtype=np.float64), len(values)
   if scoring == 'holistic':
     sums[0] /= sums[1]
+  return tuple(sums[:, _places(distinct, sentences)])
+
+
+def score_directions(
+  found: TrainedModel, sentences: Sequence[str]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+  """Returns the scores by an ELMo in each of its ways; it reads once for all.
+
+  A way -> what `score` returns for it.
+  """
+  distinct = list(dict.fromkeys(sentences))
+  sums = np.full((2, 2, len(distinct)), np.nan)
+  for number, values in log_probs(found, distinct):
+    for way, part in zip(sums, np.split(values, 2), strict=True):
+      way[:, number] = part.sum(dtype=np.float64), len(part)
+  sums = sums[:, :, _places(distinct, sentences)]
+  return {
+    'sum': tuple(sums.sum(axis=0)),
+    **{
+      name: tuple(way)
+      for name, way in zip(objectives.DIRECTIONS, sums, strict=True)
+    },
+  }
+
+
+def _places(distinct: Sequence[str], sentences: Sequence[str]) -> list[int]:
   place = {sentence: number for number, sentence in enumerate(distinct)}
-  return tuple(sums[:, [place[sentence] for sentence in sentences]])
+  return [place[sentence] for sentence in sentences]
 
 
 def log_probs(

@@ -14,7 +14,7 @@ from data.ngrams import arpa
 from data.store import corpus
 from data.vocabulary import characters, tokenization
 from models import elmo
-from train.language import sentence_sums
+from train.language import sentence_scorers, sentence_sums
 from train.run import settings
 from train.vectors.trained_model import TrainedModel
 
@@ -254,6 +254,32 @@ def test_an_elmo_reads_both_ways(word_store):
       assert of_tower[number] == pytest.approx(-alone, rel=1e-5)
       assert counts[number] == len(words)
     assert total == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_elmo_reads_sentences_once_for_all_ways(word_store, monkeypatch):
+  tokenizer = word_store.tokenizer
+  found = word_models.trained('elmo', tokenizer)
+  scorer = sentence_scorers.ModelScorer(found)
+  assert scorer.scorings == ('sum', 'forward', 'backward')
+  sentences = [' '.join(tokenizer.pieces[5:9]), tokenizer.pieces[12]] * 2
+  expected = {
+    way: sentence_sums.score(found, sentences, scoring=way)
+    for way in scorer.scorings
+  }
+  read = []
+  log_probs = sentence_sums.log_probs
+  monkeypatch.setattr(
+    sentence_sums,
+    'log_probs',
+    lambda *given: read.append(given) or log_probs(*given),
+  )
+  for way in scorer.scorings:
+    sums, sizes, _ = scorer.score(sentences, scoring=way)
+    np.testing.assert_array_equal((sums, sizes), expected[way])
+  assert len(read) == 1
+  others = sentences[:1]
+  sums, _, _ = scorer.score(others, scoring='backward')
+  np.testing.assert_allclose(sums, expected['backward'][0][:1], rtol=1e-5)
 
 
 ARPA = """\\data\\

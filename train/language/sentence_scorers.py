@@ -25,6 +25,7 @@ class FileScorer:
   """N-grams of an ARPA file: words between white space."""
 
   scorings = ('sum',)  # the ways that it has
+  reads_once = True  # for all of them
 
   def __init__(self, path: str):
     self._model = ngrams.read_file(path)
@@ -44,6 +45,7 @@ class StoreScorer:
   """
 
   scorings = ('sum',)
+  reads_once = True
 
   def __init__(self, path: str, sentences: Sequence[str], share: float):
     self._store, self._share = corpus.open_store(path), share
@@ -80,7 +82,7 @@ class ModelScorer:
 
   def __init__(self, found: TrainedModel):
     self.found = found
-    # Of an ELMo, which reads sentences once for all its ways.
+    # What was read once for all ways, and their scores.
     self._read: Sequence[str] = ()
     self._directions: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -89,11 +91,16 @@ class ModelScorer:
     """The ways that the model has, see `sentence_sums.scorings`."""
     return sentence_sums.scorings(self.found)
 
+  @property
+  def reads_once(self) -> bool:
+    """Whether it reads sentences once for all its ways, as an ELMo does."""
+    return self.found.reads_words
+
   def score(
     self, sentences: Sequence[str], *, scoring: str, within_word: bool = False
   ) -> tuple[np.ndarray, np.ndarray, str]:
     """Returns sums, numbers of pieces and the way, see `open_scorer`."""
-    if not self.found.reads_words:
+    if not self.reads_once:
       scores = sentence_sums.score(
         self.found, sentences, scoring=scoring, within_word=within_word
       )

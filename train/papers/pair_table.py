@@ -142,12 +142,14 @@ def _fill(
     for name, (path, _) in missing.items()
   }
   for name, (path, folder) in missing.items():
+    began = time.monotonic()
     for scoring in scorers[name].scorings:
       file = folder / f'{scoring}.json'
       if file.exists() and not rerun:
         continue
       console.say(f'\n{name}, {scoring}')
-      began = time.monotonic()
+      if not scorers[name].reads_once:
+        began = time.monotonic()
       sums, _, way = scorers[name].score(sentences, scoring=scoring)
       found = {
         'name': name,

@@ -75,8 +75,8 @@ def main() -> None:
     ('average', 'WORKDIR', 'write the means of several models as a workdir'),
   ):
     options = jobs.add_parser(job, help=result)
-    many = {'nargs': '+'} if job == 'average' else {}
-    command.add_weights(options, command.ALL_MODELS, **many)
+    nargs = '+' if job == 'average' else None
+    command.add_weights(options, command.ALL_MODELS, nargs)
     if target:
       options.add_argument('target', metavar=target, help='new folder to write')
     else:

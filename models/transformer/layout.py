@@ -66,10 +66,8 @@ def make(
   rates_KH = np.stack([np.float32(base) ** -shares for base in bases])
   positions_T1 = np.arange(max_length, dtype=np.float32)[:, None]
   angles_KTH = positions_T1 * rates_KH[:, None]
-  cos, sin = (
-    jnp.asarray(table_KTH)[:, positions_BT, None]
-    for table_KTH in (np.cos(angles_KTH), np.sin(angles_KTH))
-  )
+  tables = jnp.asarray([np.cos(angles_KTH), np.sin(angles_KTH)])
+  cos, sin = tables[:, :, positions_BT, None]
   return layout._replace(cos=cos, sin=sin)
 
 

@@ -88,10 +88,10 @@ def parser(
 
 
 def add_weights(
-  to: argparse.ArgumentParser, help_text: str, **options: Any
+  to: argparse.ArgumentParser, help_text: str, nargs: str | None = None
 ) -> None:
-  """Adds the argument WEIGHTS, by `options`, and the option --tokenizer."""
-  to.add_argument('weights', metavar='WEIGHTS', help=help_text, **options)
+  """Adds the argument WEIGHTS and the option --tokenizer."""
+  to.add_argument('weights', metavar='WEIGHTS', nargs=nargs, help=help_text)
   to.add_argument(
     '--tokenizer',
     metavar='PATH',

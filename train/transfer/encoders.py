@@ -111,9 +111,8 @@ class EncoderProgram(TaskProgram):
     A left-to-right model sees the whole word at its last piece alone; a BERT
     reads the first piece (Devlin et al. 2018, section 5.3).
     """
-    if hasattr(self.module, 'pool'):
-      return self.module.pool == 'last'
-    return self.form.left_to_right
+    pool = 'last' if self.form.left_to_right else 'first'
+    return getattr(self.module, 'pool', pool) == 'last'
 
   @property
   def form(self) -> Form:

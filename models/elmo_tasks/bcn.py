@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import lstm
+from models import layers, lstm
 from models.dropout import Dropout
 from models.elmo_tasks import parts
 from models.layers import Dtype
@@ -109,14 +109,14 @@ class Bcn(nn.Module):
       [
         parts.max_pool(read_BTN, mask_BT),
         -parts.max_pool(-read_BTN, mask_BT),  # the minima
-        parts.mean_pool(read_BTN, mask_BT),
+        layers.mean_pool(read_BTN, mask_BT),
         parts.attentive_pool(read_BTN, mask_BT, 'pooling'),
       ],
       axis=-1,
     )
     pooled_BN = drop(pooled_BN, self.pooled_dropout_rate)
-    layers = zip(self.maxout_dims, self.maxout_dropout_rates, strict=True)
-    for i, (width, rate) in enumerate(layers):
+    sizes = zip(self.maxout_dims, self.maxout_dropout_rates, strict=True)
+    for i, (width, rate) in enumerate(sizes):
       pooled_BN = parts.maxout(
         pooled_BN,
         width,

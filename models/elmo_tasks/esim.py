@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import lstm
+from models import layers, lstm
 from models.dropout import Dropout
 from models.elmo_tasks import parts
 from models.layers import Dtype
@@ -94,7 +94,7 @@ class Esim(nn.Module):
     )
     pooled_BPF = jnp.concatenate(
       [
-        parts.mean_pool(composed_BPTF, mask_BPT),
+        layers.mean_pool(composed_BPTF, mask_BPT),
         parts.max_pool(composed_BPTF, mask_BPT),
       ],
       axis=-1,

@@ -111,12 +111,6 @@ def max_pool(x: Array, mask: Array) -> Array:
   return jnp.where(mask.any(axis=-1)[..., None], largest, 0)
 
 
-def mean_pool(x: Array, mask: Array) -> Array:
-  """Returns the means over real words: [..., D] of [..., T, D], or 0."""
-  count = jnp.maximum(mask.sum(axis=-1), 1)[..., None]
-  return zero_padding(x, mask).sum(axis=-2) / count.astype(x.dtype)
-
-
 def attentive_pool(x: Array, mask: Array, name: str) -> Array:
   """Returns averages by a softmax of linear scores: [..., D], or 0.
 

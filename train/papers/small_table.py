@@ -269,7 +269,8 @@ class Missing(NamedTuple):
     chosen: the cells to fill.
     cells: of all rows.
     changed: of `tables.find_changes`.
-    pretrainings: to run first.
+    pretrainings: to run first; the first seed of each row comes before the
+      second of any, so that a stopped table tells something of all rows.
     runs: to run then.
     asked: pre-trainings, and the names of the pairs to ask them.
   """
@@ -395,7 +396,7 @@ class SmallTable:
       chosen,
       cells,
       changed,
-      [*pretrainings.values()],
+      sorted(pretrainings.values(), key=lambda each: each.seed),
       runs,
       [*asked.values()],
     )

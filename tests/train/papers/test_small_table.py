@@ -114,6 +114,8 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   assert make()
   kinds = [each[0] for each in done]
   assert (kinds.count('pretrain'), kinds.count('tune')) == (6, 6)
+  seeds = [seed for kind, _, *seed in done if kind == 'pretrain']
+  assert seeds == [[0]] * 3 + [[1]] * 3
   assert kinds.count('ask') == 6
   done.clear()
   assert make()

@@ -55,9 +55,10 @@ PANX = _judge('panx_en', 'f1', NAMES)
 BLIMP = Column('blimp', pairs='blimp')
 SENTENCES = (SST2, MRPC, STSB, COLA)
 NOTES = (
-  'Every row is pre-trained by this table on the same books with the same'
-  ' budget (configs/ablation.py), unless its name says otherwise, and'
-  ' fine-tuned by one recipe at one rate, chosen of three on SST-5 and SciTail.'
+  'Every row is pre-trained by this table on the same books and articles of'
+  ' Wikipedia (WikiText-2) with the same budget (configs/ablation.py), unless'
+  ' its name says otherwise, and fine-tuned by one recipe at one rate, chosen'
+  ' of three on SST-5 and SciTail.'
   ' Frozen features and vectors of words have recipes of their own. Published'
   ' figures are of models a hundred times larger; only the signs of differences'
   ' compare.',
@@ -75,7 +76,7 @@ PAIRS_NOTE = (
   ' not compare.'
 )
 WORD_NOTE = (
-  'word2vec reads all of the books five times, the others less than half of'
+  'word2vec reads all of the text five times, the others less than half of'
   " them; ELMo's task models learn from its vectors, by recipes of their own."
 )
 

@@ -10,11 +10,12 @@ from etils import epath
 EXPONENT = 0.7
 _NAMED = re.compile(r'[A-Za-z][\w-]*=')
 FOLDERS = '/*/'  # behind a folder that has one for each language
-# Before a path: of token ids, of dialogues, and of a task's sets.
-IDS, DIALOGUES, TASK = 'ernie:', 'dialogue:', 'task:'
+# Before a path: of token ids, of articles, of dialogues, of a task's sets.
+IDS, WIKITEXT = 'ernie:', 'wikitext:'
+DIALOGUES, TASK = 'dialogue:', 'task:'
 # Before the name of a data set: of TFDS, and of Hugging Face.
 TFDS, HUGGING_FACE = 'tfds:', 'hf:'
-_BEFORE_PATH = re.compile(f'(?:{IDS}|{DIALOGUES}|{TASK}[^:]*:)')
+_BEFORE_PATH = re.compile(f'(?:{IDS}|{WIKITEXT}|{DIALOGUES}|{TASK}[^:]*:)')
 
 
 def check_exponent(exponent: float) -> None:

@@ -30,6 +30,7 @@ _NAMED = 12  # languages that a description tells of
 _OPENERS = ByName(
   {
     languages.IDS: 'data.text.ernie_lines:open_source',
+    languages.WIKITEXT: 'data.text.wikitext_articles:open_source',
     languages.TFDS: 'data.text.tfds_source:open_source',
     languages.HUGGING_FACE: 'data.text.tables.texts:open_named',
   }
@@ -49,10 +50,10 @@ def open_source(
   `spec` is `manual` (the documentation inside every Python); a file, a glob or
   a folder (all its files, recursively) of plain text or JSONL, each perhaps
   compressed (.gz, .xz, .zst), or of tables, see `tables.texts`; `ernie:` and
-  such files of lines of ERNIE; `tfds:NAME[/config][:split]`; or
-  `hf:NAME[:CONFIG][:SPLIT]`. Or it is a list of such sources by language,
-  `en=SOURCE,de=SOURCE`; a path that begins like this one is written as
-  `./en=...`.
+  such files of lines of ERNIE; `wikitext:` and such files of WikiText;
+  `tfds:NAME[/config][:split]`; or `hf:NAME[:CONFIG][:SPLIT]`. Or it is a list
+  of such sources by language, `en=SOURCE,de=SOURCE`; a path that begins like
+  this one is written as `./en=...`.
 
   `document_break` bounds documents in plain text: 'file'; 'blank_line'; or a
   regular expression: a line that begins with a match starts a document. By
@@ -102,28 +103,34 @@ def open_source(
 
 
 def _join(language: str, parts: Sequence[Source]) -> Source:
-  """Returns several sources of a language as one; they have the same rules."""
-  first = parts[0]
-  for part in parts[1:]:
-    rules = [
-      (each.document_break, each.form == 'ids') for each in (first, part)
-    ]
-    if rules[0] != rules[1]:
-      raise ValueError(
-        f'language {language!r}: the documents of {first.spec!r} end by'
-        f' {first.document_break!r} ({first.description}), those of'
-        f' {part.spec!r} by {part.document_break!r} ({part.description});'
-        ' expected one rule for both: set document_break, or give text of one'
-        ' form'
-      )
+  """Returns several sources of a language as one.
+
+  Records, each a document, may follow running text, whose documents all end by
+  one rule.
+  """
+  rules: dict[tuple[str, bool], Source] = {}
+  for part in parts:
+    rules.setdefault((part.document_break, part.form == 'ids'), part)
+  strict = {rule: rules[rule] for rule in rules if rule != ('record', False)}
+  if len(strict) > 1 or (('record', True) in rules and len(rules) > 1):
+    first, part, *_ = (strict if len(strict) > 1 else rules).values()
+    raise ValueError(
+      f'language {language!r}: the documents of {first.spec!r} end by'
+      f' {first.document_break!r} ({first.description}), those of'
+      f' {part.spec!r} by {part.document_break!r} ({part.description});'
+      ' expected one rule for both: set document_break, or give text of one'
+      ' form'
+    )
   return Source(
     spec=' and '.join(part.spec for part in parts),
     description=' and '.join(part.description for part in parts),
     fingerprint=digest([part.fingerprint for part in parts]),
-    document_break=first.document_break,
+    document_break=' and '.join(rule for rule, _ in rules),
     num_bytes=sum(part.num_bytes for part in parts),
     read=functools.partial(_read_parts, parts=parts),
-    form=first.form if len({part.form for part in parts}) == 1 else 'records',
+    form=parts[0].form
+    if len({part.form for part in parts}) == 1
+    else 'records',
   )
 
 

@@ -41,7 +41,10 @@ from train.run.settings import FlatConfig
 
 # Of the command that it takes.
 OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
-TEXT = 'novels'  # the folder of books below --data
+BOOKS, WIKI = 'novels', 'wikitext-2'  # folders below --data
+TEXT = (
+  f'en={{data}}/{BOOKS}/*.txt,en=wikitext:{{data}}/{WIKI}/wiki.train.tokens'
+)
 PAIRS_LIMIT = 100  # of each paradigm
 ARGUMENTS = (
   'argument',
@@ -233,9 +236,10 @@ def make(
   """Runs what is missing, and writes OUT/TABLE.md, .tex, .png and .json.
 
   `only` are cells, each 'ROW', 'COLUMN', its task or 'ROW,COLUMN'. `data` is a
-  folder of the labelled sets, and of the folders novels and blimp. `seeds` are
-  the fine-tunings of a pre-training and column. `dry_run` prints the commands
-  of what is missing, and what it takes. Returns whether all runs succeeded.
+  folder of the labelled sets, and of the folders novels, wikitext-2 and blimp.
+  `seeds` are the fine-tunings of a pre-training and column. `dry_run` prints
+  the commands of what is missing, and what it takes. Returns whether all runs
+  succeeded.
   """
   if unused:
     raise ValueError(f'--table {table.id}: takes no {" ".join(unused)}')
@@ -403,7 +407,7 @@ class SmallTable:
 
   def tell(self, plan: Missing) -> None:
     """Prints the commands of what is missing, and what it takes."""
-    text = f'{self._data or "DATA"}/{TEXT}/*.txt'
+    text = TEXT.format(data=self._data or 'DATA')
     of_stores = {each.store: each for each in plan.pretrainings}
     for store, one in of_stores.items():
       if not folders.is_store(store):
@@ -454,7 +458,9 @@ class SmallTable:
     from train.host import device
 
     device.enable_compilation_cache()
-    text = self._find(TEXT) / '*.txt' if plan.pretrainings else None
+    for name in (BOOKS, WIKI) if plan.pretrainings else ():
+      self._find(name)
+    text = TEXT.format(data=self._data)
     pairs = {
       name: self._find(name)
       for _, names in plan.asked
@@ -489,7 +495,7 @@ class SmallTable:
       number = count - len(waiting)
       console.say(f'\n[{number}/{count}] pre-training\n{each.command}')
       try:
-        self._work.pretrain(each, str(text))
+        self._work.pretrain(each, text)
         if each.diverged.exists():
           each.diverged.unlink()
       except FloatingPointError as error:  # the others go on
@@ -508,8 +514,9 @@ class SmallTable:
     """Returns a folder below --data."""
     if self._data is None:
       raise ValueError(
-        f'{self.table.id} needs --data DIR, where DIR/{TEXT} holds books, each'
-        ' a .txt, to pre-train on, and other folders of it the tasks'
+        f'{self.table.id} needs --data DIR, where DIR/{BOOKS} holds books,'
+        f' each a .txt, and DIR/{WIKI} WikiText-2 to pre-train on, and other'
+        ' folders of it the tasks'
       )
     place = epath.Path(self._data) / name
     if not place.is_dir():

@@ -102,12 +102,17 @@ def test_several_sources_of_a_language(tmp_path):
   assert source.bytes_read == source.num_bytes
   one = sources.open_source(f'en={tmp_path}/a.txt,de={tmp_path}/b.txt')
   assert one.fingerprint != source.fingerprint
+  mixed = f'en={tmp_path}/a.txt,en={tmp_path}/c.jsonl'
+  source = sources.open_source(mixed)
+  assert source.document_break == 'file and record'
+  assert texts_of(source) == ['First a.\nSecond a.', 'Third.']
+  write(tmp_path / 'd.txt', 'One.\nTwo.\n\n' * 9)
   message = (
     r"language 'en': the documents of '.*/a.txt' end by 'file' .*, those of"
-    r" '.*/c.jsonl' by 'record' .*; expected one rule for both"
+    r" '.*/d.txt' by 'blank_line' .*; expected one rule for both"
   )
   with pytest.raises(ValueError, match=message):
-    sources.open_source(f'en={tmp_path}/a.txt,en={tmp_path}/c.jsonl')
+    sources.open_source(f'{mixed},en={tmp_path}/d.txt')
 
 
 def test_a_folder_for_each_language(tmp_path):

@@ -15,6 +15,7 @@ from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
 from configs.tables.small_bert_sizes import PERPLEXITY
+from data.text import languages
 from train.papers import small_table, table_rows, tables
 from train.pretrain import job
 from train.run import settings, training, workdirs
@@ -58,11 +59,15 @@ def done():
 @pytest.fixture
 def make(tmp_path, monkeypatch, done):
   """Returns a function that makes the table, its long parts being made up."""
-  for name in ('novels', 'blimp'):
+  for name in ('novels', 'wikitext-2', 'blimp'):
     (tmp_path / 'sets' / name).mkdir(parents=True)
 
   def pretrain(run, text):
-    assert text == str(tmp_path / 'sets/novels/*.txt')
+    sets = tmp_path / 'sets'
+    assert languages.paths(text) == [
+      f'{sets}/novels/*.txt',
+      f'{sets}/wikitext-2/wiki.train.tokens',
+    ]
     done.append(('pretrain', run.config, run.seed))
     run.folder.mkdir(parents=True)
     found = {'steps': 10, 'seconds': 60.0, 'metrics': {'eval/perplexity': 9.0}}
@@ -328,9 +333,10 @@ def test_what_cannot_be_run_is_refused(make, done, options, message):
   assert not done
 
 
-def test_a_folder_without_books_is_named(make, done, tmp_path):
-  (tmp_path / 'sets/novels').rmdir()
-  with pytest.raises(FileNotFoundError, match='holds no folder novels'):
+@pytest.mark.parametrize('name', ['novels', 'wikitext-2'])
+def test_a_folder_without_text_is_named(make, done, tmp_path, name):
+  (tmp_path / 'sets' / name).rmdir()
+  with pytest.raises(FileNotFoundError, match=f'holds no folder {name}'):
     make()
   assert not done
 

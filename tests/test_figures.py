@@ -65,10 +65,15 @@ def cell(table, *start, column):
   return found[header.index(column)].partition(' ± ')[0]
 
 
-def minimal_pairs(*models):
-  """Returns the shares of Zorro's pairs that some models have right."""
-  place = 'tables/lm_zorro/{}_100_novels/sum'
-  return [f'{100 * at(place.format(model), "mean"):.1f}' for model in models]
+def minimal_pairs(table, published):
+  """Returns shares of pairs that are right: ours, and others' beside them."""
+  place = 'tables/{}/{}_100_novels/sum'
+  ours, (ngrams,) = (
+    [f'{100 * at(place.format(table, each), "mean"):.1f}' for each in models]
+    for models in (('GPT', 'BERT'), ('5-gram',))
+  )
+  beside = cell(table, *published, column='mean over paradigms')
+  return ours, [f'{float(beside):.1f}', ngrams]
 
 
 def perplexities(name):
@@ -161,13 +166,10 @@ def expected():
       ],
       [brown(small)],
     ),
-    'Zorro, pairs right, %: GPT and BERT of 12 M words': (
-      minimal_pairs('GPT', 'BERT'),
-      [
-        f'{float(cell("lm_zorro", *baby, column="mean over paradigms")):.1f}',
-        *minimal_pairs('5-gram'),
-      ],
+    'BLiMP, pairs right, %: GPT of 14 M words, BERT of 19 M': minimal_pairs(
+      'lm_blimp', baby
     ),
+    'Zorro, pairs right, %: the same': minimal_pairs('lm_zorro', baby),
     'MRPC F1, fine-tuned MiniLM (5 seeds)': tuned('mrpc/f1'),
     'RTE accuracy (5 seeds)': tuned('rte/accuracy'),
     'CoLA Matthews (5 seeds)': tuned('cola/matthews'),

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from train.host import files
+from train.host import console, files
 from train.host.files import Json
 from train.language import learning_curve, minimal_pairs, published_pairs
 from train.language.learning_curve import Point
@@ -171,7 +171,8 @@ def _score(
   ]
   ends = np.cumsum([len(of) for of in sets.values()])[:-1]
   scores, ways = collections.defaultdict(dict), {}
-  for name, scorer in zip(names, scorers, strict=True):
+  for number, (name, scorer) in enumerate(zip(names, scorers, strict=True), 1):
+    console.say(f'{name}, model {number} of {len(names)}')
     sums, sizes, ways[name] = scorer.score(
       minimal_pairs.sentences(pairs),
       scoring=scoring,

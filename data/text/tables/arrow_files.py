@@ -21,6 +21,8 @@ _BUFFER = 1 << 20
 _PARQUET, _ARROW = b'PAR1', b'ARROW1'
 _FEATHER_1 = b'FEA1'
 _LFS = b'version https://git-lfs'
+# The end of an IPC stream; before Arrow 0.15 it had no continuation mark.
+_ENDS = (b'\xff\xff\xff\xff' + bytes(4), bytes(4))
 
 
 def open_table(path: epath.Path) -> Table:
@@ -168,14 +170,7 @@ def _read(
   size = text_files.size_and_time(path)[0]
   number, read = 0, []
   with _opened(path) as file:
-    names = _schema(path, file).names
-    for column in columns:
-      if names.count(column) > 1:
-        raise ValueError(
-          f'{path}: found {names.count(column)} columns named {column!r},'
-          ' expected one'
-        )
-    file.seek(0)
+    _check_single(path, file, columns)
     batches = _batches(path, file, columns, progress)
     while True:
       with _told(path, size, read):
@@ -186,6 +181,17 @@ def _read(
         number += 1
         yield number, values
       read.append(batch.num_rows)
+
+
+def _check_single(path: epath.Path, file: Any, columns: Sequence[str]) -> None:
+  names = _schema(path, file).names
+  for column in columns:
+    if names.count(column) > 1:
+      raise ValueError(
+        f'{path}: found {names.count(column)} columns named {column!r},'
+        ' expected one'
+      )
+  file.seek(0)
 
 
 def _batches(
@@ -219,13 +225,33 @@ def _batches(
     opened = ipc.open_file(file, options=options)
     whole = map(opened.get_batch, range(opened.num_record_batches))
   else:
-    schema = ipc.open_stream(file).schema
-    file.seek(0)
-    whole = ipc.open_stream(file, options=_only(schema, columns))
+    whole = _stream(file, columns)
   for batch in whole:
     yield from parts_of(batch)
     progress(file.tell())
   progress(text_files.size_and_time(path)[0])
+
+
+def _stream(file: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+  """Yields the batches of a stream; ArrowInvalid where its end has no mark.
+
+  Arrow's format and reader take the end of the file for it, too; but every
+  writer marks it, and without the mark the file was cut between two batches.
+  """
+  schema = ipc.open_stream(file).schema
+  file.seek(0)
+  batches = ipc.open_stream(file, options=_only(schema, columns))
+  end = file.tell()
+  for batch in batches:
+    yield batch
+    end = file.tell()
+  file.seek(end)
+  found = file.read(max(map(len, _ENDS)) + 1)
+  if found not in _ENDS:
+    raise pa.ArrowInvalid(
+      f'found {found!r} after the last batch, expected the mark of the end of a'
+      ' stream, and nothing after it'
+    )
 
 
 def _only(schema: pa.Schema, columns: Sequence[str]) -> ipc.IpcReadOptions:
@@ -269,8 +295,9 @@ def read_chosen(
     for path in map(epath.Path, paths):
       file = stack.enter_context(_opened(path))
       total += size_of(path)
+      _check_single(path, file, columns)
       with _told(path, size_of(path)):
-        batches += ipc.open_stream(file)
+        batches += _stream(file, columns)
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     number = 0
     for path in map(epath.Path, indices):

@@ -85,6 +85,15 @@ def test_damaged_saved_folders_are_named(tmp_path):
     sources.open_source(str(folder))
 
 
+def test_a_saved_file_that_was_cut_is_named(tmp_path):
+  for name, indices in (('new', None), ('old', [0, 1])):
+    folder = write_saved(tmp_path / name, TABLE, indices=indices)
+    path = folder / 'data-00001-of-00002.arrow'
+    path.write_bytes(path.read_bytes()[:-8])  # without the mark of its end
+    with pytest.raises(ValueError, match=f'{path}: the file is cut off'):
+      read(folder)
+
+
 @pytest.fixture
 def hub(tmp_path):
   for name in ('data/train-0', 'data/train-1', 'data/test-0', 'other/a'):

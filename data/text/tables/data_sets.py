@@ -22,6 +22,7 @@ from data.text.tables import opening
 from data.text.tables.table import Table, records
 
 DEFAULT_SPLIT = 'train'
+BESIDE = 'file beside the tables'  # why it is dropped
 _DICT, _STATE = 'dataset_dict.json', 'state.json'
 # Words in the names of files -> the split, as the hub takes them.
 _WORDS = {
@@ -46,11 +47,11 @@ Layout = dict[str, dict[str, list[epath.Path]]]
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-  """A split of a data set: its tables, and files beside them, not read."""
+  """A split of a data set: its tables, and reason -> files not read."""
 
   tables: Sequence[Table]
   description: str
-  beside: Sequence[str] = ()
+  dropped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
 def parse(spec: str) -> tuple[str, str, str]:
@@ -117,9 +118,13 @@ def read_records(file: epath.Path) -> Iterator[tuple[str, dict[str, Any]]]:
   return records(tables)
 
 
+def count(tables: Sequence[Any]) -> str:
+  """Returns the number of files, as text."""
+  return f'{len(tables)} files' if len(tables) > 1 else '1 file'
+
+
 def _describe(tables: Sequence[Table], split: str, others: str) -> str:
-  count = f'{len(tables)} files' if len(tables) > 1 else '1 file'
-  return count + (f' of the split {split!r}{others}' if split else '')
+  return count(tables) + (f' of the split {split!r}{others}' if split else '')
 
 
 def _choose_split(
@@ -230,7 +235,7 @@ def _saved_classes(folder: epath.Path) -> Mapping[str, Sequence[str]]:
 
 
 def _of_hub(spec: str, folder: epath.Path, config: str, split: str) -> DataSet:
-  paths, _, _ = text_files.find(str(folder))
+  paths, _, dangling = text_files.find(str(folder))
   tables = [path for path in paths if text_files.is_table(path)]
   if not tables:
     raise ValueError(
@@ -268,10 +273,11 @@ def _of_hub(spec: str, folder: epath.Path, config: str, split: str) -> DataSet:
     for table in opened
   ]
   name = chosen if len(layout) == 1 else f'{config}:{chosen}'
+  beside = [str(path) for path in paths if not text_files.is_table(path)]
   return DataSet(
     opened,
     _describe(opened, name, others),
-    [str(path) for path in paths if not text_files.is_table(path)],
+    {BESIDE: beside, 'link to nothing': dangling},
   )
 
 
@@ -338,9 +344,11 @@ def _by_names(folder: epath.Path, paths: Sequence[epath.Path]) -> Layout:
   for path in paths:
     relative = path.relative_to(folder)
     parents = [part for part in relative.parts[:-1] if part != 'data']
-    shard = _SHARD.fullmatch(path.stem)
+    # Without the ending, and that of a compression.
+    stem = path.name[: path.name.lower().rindex(text_files.ending(path))]
+    shard = _SHARD.fullmatch(stem)
     config = parents[0] if shard and parents else 'default'
-    split = _split_of(shard[1] if shard else path.stem, parents, bool(shard))
+    split = _split_of(shard[1] if shard else stem, parents, bool(shard))
     layout.setdefault(config, {}).setdefault(split, []).append(path)
   return layout
 

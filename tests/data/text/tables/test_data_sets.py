@@ -176,11 +176,12 @@ def test_wrong_readmes_are_named(text, message, hub):
     (['extra-00000-of-00001', 'train-00000-of-00001'], ':extra', 1),
   ],
 )
-def test_splits_by_the_names_of_files(names, spec, count, tmp_path):
+@pytest.mark.parametrize('kind', ['.parquet', '.csv.gz'])
+def test_splits_by_the_names_of_files(names, spec, count, kind, tmp_path):
   for name in names:
-    path = tmp_path / f'{name}.parquet'
+    path = tmp_path / f'{name}{kind}'
     path.parent.mkdir(exist_ok=True)
-    WRITERS['a.parquet'](path, TABLE)
+    WRITERS[f'a{kind}'](path, TABLE)
   found = data_sets.find(
     'x', str(tmp_path), *data_sets.parse(f'hf:x{spec}')[1:]
   )

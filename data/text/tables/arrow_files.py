@@ -102,6 +102,8 @@ def _opened(path: epath.Path) -> Iterator[BinaryIO | pa.NativeFile]:
     )
   if storage.is_remote(path):
     with path.open('rb') as file:
+      if not hasattr(file, 'closed'):
+        file.closed = False  # pyarrow takes TensorFlow's file for a closed one
       yield file
   elif text_files.size_and_time(path)[0]:
     is_parquet = text_files.ending(path) == '.parquet'

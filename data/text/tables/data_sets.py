@@ -17,6 +17,7 @@ from typing import Any
 
 from etils import epath
 
+from data import storage
 from data.by_name import ByName
 from data.text import languages, text_files
 from data.text.tables import opening
@@ -61,7 +62,8 @@ def parse(spec: str) -> tuple[str, str, str]:
   Of a single part after the name, `find` learns whether it is a config or a
   split; here it is the split. Raises ValueError for another form.
   """
-  name, *parts = spec.removeprefix(languages.HUGGING_FACE).split(':')
+  name, *parts = languages.named_parts(spec)
+  storage.is_remote(name)  # or an error about the address of another place
   if not name or name.startswith('//') or len(parts) > 2:
     raise ValueError(
       f'source {spec!r}: expected hf:NAME[:CONFIG][:SPLIT], of a folder or of a'

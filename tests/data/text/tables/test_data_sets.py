@@ -7,7 +7,7 @@ import pytest
 from small_tables import FEATURES, WRITERS, make_table, write_saved
 from text_sources import texts_of
 
-from data.text import sources
+from data.text import languages, sources
 from data.text.tables import data_sets, table
 
 TABLE = make_table([f'Text {i}.' for i in range(7)])
@@ -307,6 +307,26 @@ def test_splits_by_the_names_of_files(names, spec, count, kind, tmp_path):
     'x', str(tmp_path), *data_sets.parse(f'hf:x{spec}')[1:]
   )
   assert len(found.tables) == count
+
+
+def test_folders_on_cloud_storage(gs, loopback, hub, tmp_path):
+  write_saved(hub / 'saved', TABLE)
+  write_saved(hub / 'old', TABLE, indices=[5, 0])
+  WRITERS['file.arrow'](hub / 'file.arrow', TABLE)
+  (hub / 'a.csv').write_text('text\nOne.\n')
+  for path in hub.rglob('*.*'):
+    name = str(path.relative_to(hub))
+    loopback.storage.put(gs[5:], f'sets/{name}', path.read_bytes())
+  for kind in ('plain', 'plain:test', 'small'):
+    assert read(f'hf:{gs}/sets:{kind}') == read(f'hf:{hub}:{kind}')
+  assert numbers(read(f'hf:{gs}/sets/saved')) == list(range(7))
+  assert numbers(read(f'hf:{gs}/sets/old')) == [5, 0]
+  assert numbers(read(f'{gs}/sets/file.arrow')) == list(range(7))
+  assert read(f'{gs}/sets/*.csv') == ['One.']
+  assert data_sets.is_local(f'hf:{gs}/sets:plain')
+  assert not languages.may_download(f'hf:{gs}/sets:plain')
+  with pytest.raises(ValueError, match='nothing is read from or written to s3'):
+    sources.open_source('hf:s3://b/sets')
 
 
 def test_wrong_names(tmp_path, monkeypatch):

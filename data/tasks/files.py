@@ -177,9 +177,11 @@ def _check_titles(
   is_csv = text_files.ending(file) == '.csv'
   if len(titles) == 1 and titles[0].startswith('{'):
     hint = '. The name of a file of JSON objects ends in .jsonl'
-  elif len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;'):
+  elif (
+    len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;|')
+  ):
     hint = '. The columns of a .csv file are separated by commas'
-  elif len(titles) == 1 and any(mark in titles[0] for mark in ',;'):
+  elif len(titles) == 1 and any(mark in titles[0] for mark in ',;|'):
     hint = (
       '. Columns are separated by tabs, or in a file that is named .csv by'
       ' commas'

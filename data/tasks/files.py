@@ -71,16 +71,21 @@ def _is_table(file: epath.Path) -> bool:
 
 
 def read_records(
-  file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
+  file: epath.Path,
+  fields: Sequence[str],
+  texts: Sequence[str] = (),
+  optional: Sequence[str] = (),
 ) -> Records:
   """Yields (place, record) of a file in the format of its name.
+
+  `optional` fields are read where they exist; others may lack their values.
 
   .jsonl has a JSON object a line, .csv commas and quotes; for parquet, arrow
   and Hugging Face's data sets see `text.tables`; any other file has tabs and no
   quotes. The first line of commas or tabs has the titles.
   """
   if _is_table(file):
-    return _read_table(file, fields, texts)
+    return _read_table(file, fields, texts, optional)
   if text_files.is_jsonl(file):
     return read_jsonl(file, fields, texts)
   if text_files.ending(file) == '.csv':
@@ -89,9 +94,13 @@ def read_records(
 
 
 def _read_table(
-  file: epath.Path, fields: Sequence[str], texts: Sequence[str]
+  file: epath.Path,
+  fields: Sequence[str],
+  texts: Sequence[str],
+  optional: Sequence[str],
 ) -> Records:
-  for where, record in _READERS['tables'](file):
+  columns = {*fields, *texts, *optional}
+  for where, record in _READERS['tables'](file, columns):
     check_fields(where, record, fields, texts)
     yield where, record
 

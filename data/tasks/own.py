@@ -251,7 +251,7 @@ def _text_rows(
   to_label: Callable[[str, Any], Any],
 ) -> examples.Found:
   must = (label,) if examples.needs_labels(split) else ()
-  records = files.read_records(file, must, text)
+  records = files.read_records(file, must, text, (label, 'id'))
   return glue.text_examples(records, text, label, ('id',), to_label)
 
 
@@ -274,7 +274,8 @@ def _choice_rows(
   must = ['choice0', 'choice1'] if is_table else ['choices']
   if examples.needs_labels(split):
     must.append(label)
-  records = files.read_records(file, must, ('context',))
+  optional = ('question', label, 'id')
+  records = files.read_records(file, must, ('context',), optional)
   for number, (where, record) in enumerate(records):
     if is_table:
       titles = (f'choice{i}' for i in itertools.count())
@@ -317,7 +318,9 @@ def _tag_rows(
     separator = '\t' if len(files.header_of(file)) > 1 else None
     yield from conll.rows(file, split, separator=separator, convert=convert)
     return
-  for number, (where, record) in enumerate(files.read_records(file, ())):
+  optional = (text[0], 'words', label, 'tags', 'id')
+  records = files.read_records(file, (), optional=optional)
+  for number, (where, record) in enumerate(records):
     of_words = text[0] if text[0] in record else 'words'
     of_tags = label if label in record else 'tags'
     must = [of_words] + [of_tags] * examples.needs_labels(split)

@@ -106,7 +106,8 @@ def any_rows(file: epath.Path, split: str) -> examples.Found:
   if not files.has_lists(file):
     yield from rows(file, split)
     return
-  records = files.read_records(file, (), ('question', 'context'))
+  optional = ('answers', 'is_impossible', 'id')
+  records = files.read_records(file, (), ('question', 'context'), optional)
   for number, (where, record) in enumerate(records):
     lists = record.get('answers')
     if isinstance(lists, dict) and {*lists} >= {'text', 'answer_start'}:

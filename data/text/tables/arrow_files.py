@@ -20,6 +20,14 @@ PART_ROWS, PART_BYTES = 1024, 4_000_000
 _BUFFER = 1 << 20
 _PARQUET, _ARROW = b'PAR1', b'ARROW1'
 _FEATHER_1 = b'FEA1'
+# Raised for dates of far years, unknown time zones, parts of a microsecond.
+_NO_VALUES = (
+  ValueError,
+  ArithmeticError,
+  LookupError,
+  ImportError,
+  NotImplementedError,
+)
 _LFS = b'version https://git-lfs'
 # The end of an IPC stream; before Arrow 0.15 it had no continuation mark.
 _ENDS = (b'\xff\xff\xff\xff' + bytes(4), bytes(4))
@@ -327,7 +335,8 @@ def values_of(
 ) -> Iterator[Values]:
   """Yields the values of each row of a batch; `before` it there were rows.
 
-  Raises ValueError, with the row, at a text that is not UTF-8.
+  Raises ValueError, with the row, at a text that is not UTF-8, or another value
+  that Python has not.
   """
   lists = []
   for column in columns:
@@ -335,13 +344,9 @@ def values_of(
     _check_whole(name, found, before)
     try:
       lists.append(found.to_pylist())
-    except UnicodeDecodeError:
-      row, error = _first_wrong(found)
-      raise ValueError(
-        f'{name}, row {before + row + 1:,}: found the byte'
-        f' 0x{error.object[error.start]:02x} in the column {column!r} at byte'
-        f' {error.start:,}, expected UTF-8'
-      ) from None
+    except _NO_VALUES:
+      row, what = _first_wrong(found, column)
+      raise ValueError(f'{name}, row {before + row + 1:,}: {what}') from None
   yield from zip(*lists, strict=True)
 
 
@@ -361,10 +366,20 @@ def _check_whole(name: str, column: pa.Array, before: int) -> None:
       ) from None
 
 
-def _first_wrong(column: pa.Array) -> tuple[int, UnicodeDecodeError]:
-  for row in range(len(column)):
+def _first_wrong(values: pa.Array, column: str) -> tuple[int, str]:
+  """Returns the first row that Python cannot have, and what is wrong there."""
+  for row in range(len(values)):
     try:
-      column[row].as_py()
+      values[row].as_py()
     except UnicodeDecodeError as error:
-      return row, error
-  raise AssertionError('every row was decoded, and the column was not')
+      return row, (
+        f'found the byte 0x{error.object[error.start]:02x} in the column'
+        f' {column!r} at byte {error.start:,}, expected UTF-8'
+      )
+    except _NO_VALUES as error:
+      why = ' '.join(str(error).split()) or type(error).__name__
+      return row, (
+        f'found {values.type} in the column {column!r} that is no value of'
+        f" Python's ({why.rstrip('.')}), expected text or numbers"
+      )
+  raise AssertionError('every row was converted, and the column was not')

@@ -12,7 +12,7 @@ import functools
 import json
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -109,8 +109,13 @@ def find(spec: str, name: str, config: str, split: str) -> DataSet:
   return DataSet(tables, _describe(tables, chosen, others))
 
 
-def read_records(file: epath.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-  """Yields (place, record) of a file, a folder or hf:NAME[:CONFIG]:SPLIT."""
+def read_records(
+  file: epath.Path, columns: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+  """Yields (place, record) of a file, a folder or hf:NAME[:CONFIG]:SPLIT.
+
+  See `table.records` on `columns`.
+  """
   spec = str(file)
   if spec.startswith(languages.HUGGING_FACE):
     tables = find(spec, *parse(spec)).tables
@@ -118,7 +123,7 @@ def read_records(file: epath.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     tables = find(spec, spec, '', '').tables
   else:
     tables = [opening.open_table(file)]
-  return records(tables)
+  return records(tables, columns)
 
 
 def count(tables: Sequence[Any]) -> str:

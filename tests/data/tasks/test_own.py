@@ -506,6 +506,24 @@ def test_binary_tables(tmp_path, name):
   assert numbers.score_range == (0.0, 2.0)
 
 
+def test_other_columns_of_a_binary_table_are_not_read(tmp_path):
+  path = tmp_path / 'train.parquet'
+  table = small_tables.make_table(['One.', 'Two.', 'Three.'])
+  dates = pa.array([0, 1, 10**8], pa.date32())  # the last of the year 275760
+  parquet.write_table(table.append_column('date', dates), path)
+  task = {'kind': 'classification', 'train': str(path), 'dev': str(path)}
+  found = kinds.own_task(**task, text=('body',))
+  assert len(registry.load(found, '', 'train')) == 3
+  with pytest.raises(
+    ValueError, match=r"train.parquet, row 3: found date32.* column 'date'"
+  ):
+    kinds.own_task(**task, text=('body',), label='date')
+  with pytest.raises(
+    ValueError, match=r"row 1: found the fields \['body', 'date', 'id', 'label'"
+  ):
+    kinds.own_task(**task, text=('sentence',))
+
+
 def test_data_sets_of_hugging_face(tmp_path):
   table = small_tables.make_table(['One.', 'Two.', 'Three.'])
   (tmp_path / 'dataset_dict.json').write_text('{"splits": ["train", "test"]}')

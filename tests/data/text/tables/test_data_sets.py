@@ -143,7 +143,7 @@ def test_classes_of_a_readme(hub):
   bare = TABLE.replace_schema_metadata({})
   WRITERS['a.parquet'](hub / 'other' / 'a.parquet', bare)
   found = data_sets.find('', str(hub), 'small', '').tables
-  labels = [record['label'] for _, record in table.records(found)]
+  labels = [record['label'] for _, record in table.records(found, ['label'])]
   assert labels[:3] == ['no', 'yes', 'no']
 
 
@@ -361,7 +361,7 @@ def test_folders_that_the_package_writes(tmp_path):
   expected = numbers(shuffled['body'])
   assert numbers(read(tmp_path / 'several')) == expected
   found = data_sets.find('', str(tmp_path / 'several'), '', 'test').tables
-  assert [r['label'] for _, r in table.records(found)] == ['good']
+  assert [r['label'] for _, r in table.records(found, ['label'])] == ['good']
 
 
 def test_a_state_without_files_is_no_table(tmp_path):

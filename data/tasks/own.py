@@ -10,10 +10,15 @@ from typing import Any
 from etils import epath
 
 from data import storage
+from data.by_name import ByName
 from data.tasks import examples, files, glue, squad
 from data.tasks.annotated import conll
 from data.text import text_files
 from data.vocabulary import tag_schemes
+
+_SETS = ByName(
+  {name: f'data.text.tables.data_sets:{name}' for name in ('find', 'parse')}
+)
 
 Settings = Mapping[str, Any]
 Read = Callable[..., examples.Found]  # (split, by default 'train') -> examples
@@ -146,6 +151,25 @@ def find_file(form: OwnForm, source: str, name: str, key: str) -> epath.Path:
       + _hint(folder, name, key)
     )
   return file if storage.is_remote(str(file)) else file.resolve()
+
+
+def find_input(form: OwnForm, source: str, key: str) -> tuple[epath.Path, str]:
+  """Returns a file, or a data set's split, and what is read of a data set.
+
+  A data set is hf:NAME[:CONFIG][:SPLIT], or the folder in which `save_to_disk`
+  left a split. Raises ValueError for another folder.
+  """
+  file = find_file(form, '', source, key)
+  is_saved = form.in_tables and (file / 'state.json').exists()
+  if file.is_dir() and not is_saved:
+    hint = f', or a split of a data set of Hugging Face, as hf:{source}:test'
+    raise ValueError(
+      f'{key} {source}: found a folder, expected a file{hint * form.in_tables}'
+    )
+  if not files.is_named(source):
+    return file, ''
+  found = _SETS['find'](source, *_SETS['parse'](source))
+  return file, f'{source}: {found.description}'
 
 
 def _hint(folder: epath.Path, name: str, key: str) -> str:

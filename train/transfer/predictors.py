@@ -179,17 +179,13 @@ def answer(
   workdirs: Sequence[epath.PathLike],
   read: Callable[[Task], list[Example]],
   task_name: str | None = None,
-  check: Callable[[Split], None] = lambda split: None,
 ) -> Answered:
-  """Returns the predictions of one model or an ensemble; see `predict`.
-
-  `check` may refuse the split before any parameter is read.
-  """
+  """Returns the predictions of one model or an ensemble; see `predict`."""
   members = _open_members(workdirs, task_name)
   first = members[0].program
   splits = first.open_splits(['test'], {'test': read(first.task)})
   split = splits['test']
-  check(split)
+  _say_cut(first, split)
   logits = _logits(members, split)
   predictions = _decode(members, split, logits)
   return Answered(first.task, first.config.task, split, logits, predictions)
@@ -235,6 +231,7 @@ def predict_both_orders(
   ]
   found = {'test': examples, 'swapped': swapped}
   splits = first.open_splits(list(found), found)
+  _say_cut(first, splits['test'])
   logits = [_logits(members, split) for split in splits.values()]
   split = splits['test']
   return (
@@ -292,6 +289,23 @@ def _open_members(
           f' {name} is {here[name]} in the first, {value} in the second'
         )
   return members
+
+
+def _say_cut(program: TaskProgram, split: Split) -> None:
+  """Says how many examples are longer than the model reads, if any."""
+  features = split.features
+  if not features.truncated:
+    return
+  settings = program.config.task
+  # Texts with answers are read in windows, and only questions are cut.
+  is_asked = program.kind.unit == 'part'
+  keys = ('max_question',) if is_asked else ('max_length', 'long_text')
+  told = [f'task.{key}={settings[key]}' for key in keys if key in settings]
+  say(
+    f'{features.truncated:,} of {len(split.examples):,} examples are longer'
+    f' than the model reads ({", ".join(told)}): up to {features.most_lost:,}'
+    ' tokens of an example are left out'
+  )
 
 
 def _logits(

@@ -269,13 +269,14 @@ def _encode_rows(
     num_rows *= len(rows_of[0][0])
   first, between, last = framing.symbols.arrays()
   framed, second_starts, numbers = [], [], []
-  truncated = set()
+  lost = {}
   for number, rows in enumerate(rows_of):
     for texts in rows:
       texts = [ids[text] for text in texts]
       parts = cut(texts, framing)
-      if sum(len(t) for kept in parts for t in kept) < sum(map(len, texts)):
-        truncated.add(number)
+      left = sum(len(t) for kept in parts for t in kept)
+      if left < (full := sum(map(len, texts))):
+        lost[number] = max(full - left, lost.get(number, 0))
       numbers += [number] * len(parts)
       for kept in parts:
         if framing.form.apart:
@@ -301,7 +302,8 @@ def _encode_rows(
     labels=labels[of_features],
     label_mask=np.array([e.is_labelled for e in examples], bool)[of_features],
     examples=of_features,
-    truncated=len(truncated),
+    truncated=len(lost),
+    most_lost=max(lost.values(), default=0),
   )
 
 

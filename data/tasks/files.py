@@ -324,6 +324,25 @@ def text_of(where: str, record: Mapping[str, Any], field: str) -> str:
   return text
 
 
+def list_of(where: str, record: Mapping[str, Any], field: str) -> list[Any]:
+  """Returns a field, or raises ValueError if it holds no list."""
+  found = record[field]
+  if not isinstance(found, list):
+    raise ValueError(
+      f'{where}: found {str(found)[:60]!r} in the field {field!r}, expected a'
+      ' list'
+    )
+  return found
+
+
+def id_of(
+  record: Mapping[str, Any], number: int, fields: Sequence[str] = ('id',)
+) -> str:
+  """Returns a record's id, of the first field that has one, or its number."""
+  found = (record.get(field) for field in fields)
+  return str(next((key for key in found if key not in (None, '')), number))
+
+
 def contents(folder: epath.Path) -> str:
   """Returns a sentence, without its point, about the files of a folder."""
   if not folder.is_dir():

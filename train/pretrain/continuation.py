@@ -44,7 +44,7 @@ def check_continuation(
     raise ValueError(
       f'{workdir} holds {done} steps on the text of another token store:'
       f' {there} there, {here} here. Name that store by data.folder, or pass'
-      ' another --workdir'
+      f' another --workdir{_new_run(config, workdir)}'
     )
   has_memory = families.objective_of(config).has_memory
   old = workdirs.read_config(workdir)
@@ -56,7 +56,7 @@ def check_continuation(
         f'{workdir} holds {done} steps, some of them on another token store of'
         f' the unit {unit!r} of train.phases: found the digest {own[unit]},'
         f' expected {digests[unit]}. Put that store back, or pass another'
-        ' --workdir'
+        f' --workdir{_new_run(config, workdir)}'
       )
   differing = settings.differing_keys(
     settings.flatten(old), settings.flatten(config)
@@ -95,7 +95,7 @@ def check_continuation(
     ways = ''
     if differing.keys() <= {*settings.SCHEDULE_KEYS, *RATE_KEYS}:
       old_phases = training_phases.resolve_phases(old, num_windows)
-      ways = _ways_on(config, old, workdir, old_phases, phases, done)
+      ways = _ways_on(config, old, old_phases, phases, done)
     other_batch = {'train.phases', 'train.global_batch'} & differing.keys()
     hint = (
       '; or go on with empty memories, by --config.train.reset_streams=true'
@@ -106,48 +106,60 @@ def check_continuation(
       f'{workdir} holds {done} steps of another config; what differs would'
       f' change the steps already done:{settings.describe_differing(differing)}'
       f'\nPass the same values, or another --workdir{hint}{ways}'
+      f'{_new_run(config, workdir)}'
     )
 
 
 def _ways_on(
   config: ml_collections.ConfigDict,
   before: ml_collections.ConfigDict,
-  workdir: epath.PathLike,
   old: Sequence[Phase],
   new: Sequence[Phase],
   done: int,
 ) -> str:
   """Returns what to type to train on a workdir, whose config is `before`."""
   more = sum(phase.steps for phase in new) - done
-  ways = ''
   if done < sum(phase.steps for phase in old):
-    ways += (
+    return (
       '\nTo train on after its schedule, let this one end first, by the command'
       ' that began it'
     )
-  elif more > 0:
-    last = new[-1]._replace(steps=more, schedule='restart')
-    every = tuple(tuple(filter(None, phase)) for phase in (*old, last))
-    peaks = [
-      (config.optim.learning_rate, config.optim.warmup_steps)
-      for phase in every[1:]
-      if phase[3] == 'restart'
-    ]
-    restarts = (*config.optim.restarts, *peaks)[: len(peaks)]
-    old_rates, new_rates = settings.flatten(before), settings.flatten(config)
-    kept = ''.join(
-      f' --config.{key}={old_rates[key]}'
-      for key in RATE_KEYS
-      if old_rates[key] != new_rates[key]
-    )
-    ways += (
-      '\nTo train on, append a phase that begins the schedule'
-      f' {before.optim.schedule!r} anew. Leave train.steps, train.num_epochs'
-      ' and train.global_batch out, and add\n'
-      f'  --config.train.phases="{every}"'
-      f' --config.optim.restarts="{restarts}"{kept}'
-    )
+  if more <= 0:
+    return ''
+  last = new[-1]._replace(steps=more, schedule='restart')
+  every = tuple(tuple(filter(None, phase)) for phase in (*old, last))
+  peaks = [
+    (config.optim.learning_rate, config.optim.warmup_steps)
+    for phase in every[1:]
+    if phase[3] == 'restart'
+  ]
+  restarts = (*config.optim.restarts, *peaks)[: len(peaks)]
+  typed = {'train.phases': f'"{every}"', 'optim.restarts': f'"{restarts}"'}
+  for key in ('steps', 'num_epochs', 'global_batch'):
+    if config.train[key] is not None:  # it is of a single phase
+      typed[f'train.{key}'] = 'None'
+  old_rates, new_rates = settings.flatten(before), settings.flatten(config)
+  for key in RATE_KEYS:
+    if old_rates[key] != new_rates[key]:
+      typed[key] = f'{old_rates[key]}'
   return (
-    f'{ways}\nTo begin a new run with these weights:\n'
+    '\nTo train on, append a phase that begins the schedule'
+    f' {before.optim.schedule!r} anew. Type the same command with these values'
+    ' of these keys:\n '
+    + ''.join(f' --config.{key}={value}' for key, value in typed.items())
+  )
+
+
+def _new_run(config: ml_collections.ConfigDict, workdir: epath.PathLike) -> str:
+  """Returns what to type to begin a new run with the weights of a workdir."""
+  from train.params import warm_start  # with all that opens weights
+
+  begun = settings.with_overrides(config, {'init.weights': str(workdir)})
+  try:
+    warm_start.open_beginning(begun)
+  except (ValueError, OSError) as error:
+    return f'\nNo new run of this config can begin with these weights: {error}'
+  return (
+    '\nTo begin a new run with these weights:\n'
     f'  --workdir=ANOTHER --config.init.weights={workdir}'
   )

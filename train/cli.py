@@ -37,6 +37,9 @@ _sesame() {
   [[ $word == = ]] && word=
   [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}
   [[ $COMP_CWORD == 1 ]] && before=sesame
+  # In zsh it is one, and its completions have the option, too.
+  local option=
+  [[ $word == --*=* ]] && before=${word%%=*} && option=$before= word=${word#*=}
   case $before in
     sesame) COMPREPLY=($(compgen -W "@DOORS@" -- "$word")) ;;
     completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
@@ -51,13 +54,17 @@ _sesame() {
          COMPREPLY=($(compgen -f -- "$word"))
        fi ;;
   esac
+  COMPREPLY=("${COMPREPLY[@]/#/$option}")
 }
 complete -o filenames -F _sesame sesame
 """
 SHELLS = {
   'bash': _BASH,
-  # zsh runs bash's functions.
-  'zsh': f'autoload -Uz bashcompinit && bashcompinit\n{_BASH}',
+  # zsh runs bash's functions, once it completes at all.
+  'zsh': f"""
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+autoload -Uz bashcompinit && bashcompinit
+{_BASH}""",
 }
 
 

@@ -73,7 +73,7 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
     (('help',), 'embed +Vectors of texts'),
     (('version',), r'\d+\.\d+'),
     (('completion', 'bash'), '--config.*bert_tiny'),
-    (('completion', 'zsh'), 'bashcompinit'),
+    (('completion', 'zsh'), r'autoload -Uz compinit .*\n.* bashcompinit\n'),
   ],
 )
 def test_lists(arguments, line, monkeypatch, capsys):
@@ -88,6 +88,7 @@ def test_lists(arguments, line, monkeypatch, capsys):
   [
     ('train --config bert_t', 'bert_tiny'),
     ('train --config = bert_t', 'bert_tiny'),
+    ('train --config=bert_t', '--config=bert_tiny'),  # a word of zsh
     ('preflight --topology v5litepod-12', 'v5litepod-128'),
     ('tables --table bert/sq', 'bert/squad bert/squad_v2_leaderboard'),
     ('completion z', 'zsh'),

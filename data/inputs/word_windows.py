@@ -11,7 +11,6 @@ import numpy as np
 from data.inputs.features import Features, Framing, flatten, label_numbers
 from data.tasks.examples import TaggedExample, Task
 from data.vocabulary import tag_schemes
-from data.vocabulary.byte_bpe import ByteBPE
 
 
 def encode(
@@ -26,11 +25,10 @@ def encode(
   if framing.bioul:
     names = tag_schemes.bioul_labels(names)
   numbers = {tag: number for number, tag in enumerate(names)}
-  unknown = (
-    tokenizer.end_of_text_id
-    if isinstance(tokenizer, ByteBPE)
-    else tokenizer.unk_id
-  )
+  # A byte-level BPE lacks no text: a word without tokens is its end of text.
+  unknown = tokenizer.unk_id
+  if unknown is None:
+    unknown = framing.symbols.last
   has_predicates = any(e.predicate is not None for e in examples)
   if has_predicates and framing.document_context:
     raise ValueError(

@@ -77,18 +77,27 @@ PAIRS_NOTE = (
 )
 WORD_NOTE = (
   'word2vec reads all of the text five times, the others less than half of'
-  " them; ELMo's task models learn from its vectors, by recipes of their own."
+  " them; ELMo's task models learn from its vectors, by recipes of their own,"
+  ' whose rate falls to 0 like that of the other rows.'
 )
+
+# In place of what waits for scores of dev in a word model's own recipe.
+UNSCORED = {
+  'train.patience': None,
+  'train.plateau': None,
+  'optim.schedule': 'linear',
+}
 
 
 def _word_model(name: str, recipe: dict[str, Any]) -> TaskModel:
   """Returns a model on vectors of words, of as many examples as the others.
 
   Its own settings come before those of a column, whose number of examples and
-  choice of the last epoch stay.
+  choice of the last epoch stay. As no epoch but the last is scored, its rate
+  falls by a schedule, like those of the other rows.
   """
   kept = ('data.train_limit', 'data.eval_limit')
-  own = variants.WORD_MODELS[name] | recipe | {'train.patience': None}
+  own = variants.WORD_MODELS[name] | recipe | UNSCORED
   return TaskModel(name, {k: v for k, v in own.items() if k not in kept})
 
 

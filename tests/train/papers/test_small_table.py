@@ -19,6 +19,8 @@ from data.text import languages
 from train.papers import small_table, table_rows, tables
 from train.pretrain import job
 from train.run import settings, training, workdirs
+from train.run.training_phases import Phase
+from train.transfer import assemble
 
 SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
 # Row -> the score of each pre-training.
@@ -374,6 +376,20 @@ def test_vectors_of_words_have_models_of_their_own(
   assert '--config.optim.learning_rate=0.001' in found  # the model's own
   assert '--config.data.train_limit=8000' in found  # of all rows
   assert '--config.train.select=last' in found
+
+
+@pytest.mark.parametrize('task', small.WORD_MODELS)
+def test_the_rate_of_models_of_words_falls_without_scores_of_dev(task):
+  model = small.WORD_MODELS[task]
+  config = settings.with_overrides(
+    settings.load_config(f'transfer:task={task},model={model.name}'),
+    small.NAMES | model.overrides,
+  )
+  assert (config.train.plateau, config.train.patience) == (None, None)
+  schedule = assemble.make_schedule(config, Phase(100, 64, 32, 'continue'))
+  rates = [float(schedule(step)) for step in (0, 50, 100)]
+  peak = config.optim.learning_rate
+  assert rates == pytest.approx([peak, peak / 2, 0])
 
 
 @pytest.mark.parametrize(

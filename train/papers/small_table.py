@@ -559,7 +559,7 @@ class SmallTable:
     values = self.gather(figures)
     differences = contrasts.find_differences(self.table, values)
     warnings = [
-      f'{row}, {task}: was run with {text}; --rerun runs it again'
+      f'{row}, {task}: {text}; --rerun runs it again'
       for (row, task, _), text in plan.changed.items()
     ]
     warnings += [

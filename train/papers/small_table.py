@@ -28,6 +28,7 @@ from train.host.files import Json
 from train.papers import (
   contrast_figure,
   contrasts,
+  small_page,
   table_figures,
   table_plan,
   table_rendering,
@@ -46,14 +47,6 @@ TEXT = (
   f'en={{data}}/{BOOKS}/*.txt,en=wikitext:{{data}}/{WIKI}/wiki.train.tokens'
 )
 PAIRS_LIMIT = 100  # of each paradigm
-ARGUMENTS = (
-  'argument',
-  'column',
-  'published',
-  'difference',
-  '95 % interval',
-  'verdict',
-)
 
 
 class Pretraining(NamedTuple):
@@ -81,6 +74,17 @@ class Pretraining(NamedTuple):
   def results(self) -> dict[str, Json] | None:
     """The content of its results.json; None if it is not finished."""
     return workdirs.read_results(self.folder)
+
+  @property
+  def facts(self) -> dict[str, Json]:
+    """What is known of it."""
+    results = self.results or {}
+    kept = ('steps', 'seconds', 'metrics', 'device', 'revision', 'command')
+    return {
+      'name': self.name,
+      'seed': self.seed,
+      'folder': self.folder.name,
+    } | {key: results[key] for key in kept if key in results}
 
   def answers(self, name: str) -> epath.Path:
     """Returns the file of its answers to the pairs of a name."""
@@ -577,11 +581,12 @@ class SmallTable:
     runs = {
       each.pretraining.folder: each.pretraining for each in self.lines.values()
     }
-    page = lay_out(
+    facts = [each.facts for each in runs.values()]
+    page = small_page.lay_out(
       self.table,
       values,
       differences,
-      [*runs.values()],
+      facts,
       {
         'Notes': self.table.notes,
         'Warnings': warnings,
@@ -590,8 +595,8 @@ class SmallTable:
     )
     table_rendering.write(page, request.out, request.stem)
     command = f'python -m train.tables --table {self.table.id} --data DATA'
-    _write_figures(
-      {'command': command, 'pretrainings': [_facts(r) for r in runs.values()]},
+    small_page.write_figures(
+      {'command': command, 'pretrainings': facts},
       values,
       differences,
       request.out / f'{request.stem}.json',
@@ -623,129 +628,3 @@ def _steps(plan: Missing) -> int:
     if config.train.num_epochs is None
     for phase in training_phases.check_phases(config)
   )
-
-
-def lay_out(
-  table: Table,
-  values: contrasts.Values,
-  differences: Sequence[contrasts.Difference],
-  runs: Sequence[Pretraining],
-  lists: Mapping[str, Sequence[str]],
-) -> table_rendering.TablePage:
-  """Returns the page: rows, arguments, and how ours were made."""
-  rows = []
-  for row in table.rows:
-    if any(map(str, row.values)):
-      rows.append((row.name, *map(str, row.values)))
-    ours = [
-      _text(values.get((row.name, column.name))) for column in table.columns
-    ]
-    if any(ours):
-      rows.append((f'{row.name} (ours)', *ours))
-  arguments = tuple(
-    (
-      each.contrast.claim,
-      each.column,
-      '' if each.published is None else f'{each.published:+.1f}',
-      f'{each.mean:+.1f}',
-      '' if each.low is None else f'{each.low:+.1f} to {each.high:+.1f}',
-      each.verdict,
-    )
-    for each in differences
-  )
-  details = []
-  for each in runs:
-    if (results := each.results) is not None:
-      held_out = [
-        f'{value:.1f}'
-        for name, value in results['metrics'].items()
-        if name.endswith('perplexity') and 'unigram' not in name
-      ]
-      if 'eval/nsp_accuracy' in results['metrics']:
-        share = results['metrics']['eval/nsp_accuracy']
-        held_out.append(f'next sentences {100 * share:.0f} %')
-      details.append(
-        (
-          each.name,
-          str(each.seed),
-          f'{results["steps"]:,}',
-          ', '.join(held_out),
-          f'{results["seconds"]:,.0f}',
-          results.get('device', ''),
-          results.get('revision', ''),
-        )
-      )
-  columns = [column.name for column in table.columns]
-  sheets = (
-    table_rendering.Sheet('Published and ours', ('', *columns), tuple(rows)),
-    table_rendering.Sheet('Arguments', ARGUMENTS, arguments),
-    table_rendering.Sheet(
-      'Pre-trainings',
-      (
-        'config',
-        'seed',
-        'steps',
-        'held-out perplexity',
-        'seconds',
-        'hardware',
-        'revision',
-      ),
-      tuple(details),
-    ),
-  )
-  return table_rendering.TablePage(
-    table.title,
-    table.source,
-    tuple(sheet for sheet in sheets if sheet.rows),
-    tuple((name, tuple(told)) for name, told in lists.items() if told),
-  )
-
-
-def _text(value: contrasts.Value | None) -> str:
-  if value is None:
-    return ''
-  mean = f'{statistics.fmean(value.every):.1f}'
-  if len(value.every) < 2:
-    return mean
-  return f'{mean} ± {statistics.stdev(value.every):.1f}'
-
-
-def _facts(run: Pretraining) -> dict[str, Json]:
-  """Returns what is known of a pre-training."""
-  results = run.results or {}
-  kept = ('steps', 'seconds', 'metrics', 'device', 'revision', 'command')
-  return {'name': run.name, 'seed': run.seed, 'folder': run.folder.name} | {
-    key: results[key] for key in kept if key in results
-  }
-
-
-def _write_figures(
-  facts: Mapping[str, Json],
-  values: contrasts.Values,
-  differences: Sequence[contrasts.Difference],
-  path: epath.Path,
-) -> None:
-  cells = [
-    {
-      'row': row,
-      'column': column,
-      'values': dict(zip(value.origins, value.of_pretrainings, strict=True)),
-    }
-    for (row, column), value in values.items()
-  ]
-  rows = [
-    {
-      'argument': each.contrast.claim,
-      'better': each.contrast.better,
-      'worse': each.contrast.worse,
-      'column': each.column,
-      'published': each.published,
-      'difference': each.mean,
-      'low': each.low,
-      'high': each.high,
-      'verdict': each.verdict,
-    }
-    for each in differences
-  ]
-  found = {**facts, 'cells': cells, 'differences': rows}
-  files.write_atomically(path, files.as_json(found) + '\n')

@@ -48,7 +48,9 @@ def _judge(task: str, metric: str, recipe: dict[str, Any] = RECIPE) -> Column:
 
 SST2 = _judge('sst2', 'accuracy')
 MRPC = _judge('mrpc', 'accuracy')
+MRPC_F1 = _judge('mrpc', 'f1')
 STSB = _judge('stsb', 'spearman')
+STSB_PEARSON = _judge('stsb', 'pearson')
 COLA = _judge('cola', 'matthews')
 SQUAD1 = _judge('squad1', 'f1', SQUAD)
 PANX = _judge('panx_en', 'f1', NAMES)
@@ -64,16 +66,21 @@ NOTES = (
   ' compare.',
   'Ours: mean and standard deviation over all fine-tunings, which read at most'
   ' 8,000 examples; of PAN-X and SQuAD 2,000 examples of dev are scored.',
-  'An interval is of 95 %, by the deviation between pre-trainings, pooled'
-  ' over the rows, each pre-training being the mean of its fine-tunings.'
-  ' Between rows of the same pre-trainings it is by that of fine-tunings. A row'
-  ' of equal scores in a column does not count for it. The intervals leave out'
-  ' how the examples of dev were chosen.',
+  'An interval is of 95 %, by the deviation between pre-trainings, each being'
+  ' the mean of its fine-tunings. As two pre-trainings of a row tell little of'
+  ' it, it is pooled over the rows of a column whose pre-trainings are of one'
+  ' kind (trained; untrained; vectors of words), but for rows of equal scores;'
+  ' rows of the same pre-trainings count once. Of rows of two kinds the'
+  ' deviations are joined by the formula of Welch and Satterthwaite.',
+  'Between rows of the same pre-trainings the interval is by the deviation of'
+  ' fine-tunings: it holds for these pre-trainings, and not for another'
+  ' pre-training. All intervals leave out how the examples of dev were chosen.',
 )
 PAIRS_NOTE = (
   "BLiMP's pairs are scored by log-probabilities of a model that reads to the"
   ' right, and by pseudo-log-likelihoods of one that reads both sides: these do'
-  ' not compare.'
+  ' not compare, and no argument joins them. The row with a BiLSTM has none, as'
+  ' its pre-training answers without the BiLSTM.'
 )
 WORD_NOTE = (
   'word2vec reads all of the text five times, the others less than half of'

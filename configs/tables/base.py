@@ -185,11 +185,14 @@ class Contrast:
     claim: the argument, a sentence.
     better: the name of the row that should be above.
     worse: of the other.
+    published: of two quoted rows, whose published figures differ by the same
+      thing; empty: `better` and `worse` have published figures of their own.
   """
 
   claim: str
   better: str
   worse: str
+  published: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,8 +131,8 @@ def find_differences(table: Table, values: Values) -> list[Difference]:
       }
       sign = 1
       printed = [
-        table_figures.published_number(row.values[number])
-        for row in (better, worse)
+        table_figures.published_number(rows[name].values[number])
+        for name in contrast.published or (better.name, worse.name)
       ]
       if not column.percent:
         sign = -1

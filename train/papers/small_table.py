@@ -318,7 +318,11 @@ class SmallTable:
     self._objectives = {column.held_out for column in table.columns}
     place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
+    # Folder of a pre-training -> the first of its rows.
+    self._firsts: dict[epath.Path, str] = {}
     for row in self._request.table.rows:
+      if not row.pretraining:  # it is only quoted
+        continue
       config = settings.with_overrides(
         settings.load_config(row.pretraining), row.changes
       )
@@ -329,6 +333,7 @@ class SmallTable:
         folder = place / f'{stem}_seed_{seed}'
         is_words = row.family == base.VECTORS
         weights = folder / 'vectors.txt' if is_words else folder
+        self._firsts.setdefault(folder, row.name)
         self.lines[name] = TrainedLine(
           row.name,
           Line(
@@ -342,6 +347,7 @@ class SmallTable:
     every = [
       (row.name, column.name)
       for row in self.table.rows
+      if row.pretraining
       for column in self.table.columns
     ]
     chosen = []
@@ -391,7 +397,7 @@ class SmallTable:
         question
         for column, question in self._questions.items()
         if (each.row, column) in chosen
-        and each.line.family != base.VECTORS  # they score no sentence
+        and self._is_asked(each)
         and not run.answers(question).exists()
       ]
       if left:
@@ -477,14 +483,15 @@ class SmallTable:
     while True:
       for each, names in plan.asked:
         for name in names if each.results is not None else ():
-          console.say(f'\n{each.folder}: {pairs.get(name, name)}')
-          if name in self._objectives:
-            found = self._work.score(each, name)
-          else:
-            found = self._work.ask(each.folder, pairs[name])
-          files.write_atomically(
-            each.answers(name), files.as_json(found) + '\n'
-          )
+          key = each.name, f'{name}, seed {each.seed}', ''
+          if key in tried:
+            continue
+          tried.add(key)
+          try:
+            self._answer(each, name, pairs.get(name))
+          except tables.FAILURES as error:
+            failed[key] = str(error).partition('\n')[0]
+            console.say(f'failed: {error}')
       runs = [
         run
         for run in plan.runs
@@ -511,6 +518,31 @@ class SmallTable:
         console.say(f'left out: {error}')
       plan = self.plan(plan.chosen, rerun=rerun)
 
+  def _answer(
+    self, run: Pretraining, name: str, pairs: epath.Path | None
+  ) -> None:
+    """Writes the answers to pairs, or the perplexity by the objective `name`.
+
+    `pairs` is the folder of these; None: there is an objective.
+    """
+    console.say(f'\n{run.folder}: {pairs or name}')
+    began = time.time()
+    if pairs is None:
+      found = self._work.score(run, name)
+    else:
+      found = self._work.ask(run.folder, pairs)
+    found = found | {'seconds': time.time() - began}
+    files.write_atomically(run.answers(name), files.as_json(found) + '\n')
+
+  def _is_asked(self, line: TrainedLine) -> bool:
+    """Whether pairs and held-out text are scored for a row.
+
+    Vectors of words score no sentence. Rows that share a pre-training would
+    share its answers, too, whatever they add to it: the first has them.
+    """
+    is_first = self._firsts[line.pretraining.folder] == line.row
+    return is_first and line.line.family != base.VECTORS
+
   def _pretraining(self, run: Run) -> Pretraining:
     return self.lines[run.line.name].pretraining
 
@@ -529,26 +561,27 @@ class SmallTable:
 
   def gather(self, figures: table_rendering.Figures) -> contrasts.Values:
     """Returns the values of cells whose figures are there."""
-    found: dict[tuple[str, str], list[tuple[tuple[float, ...], str]]] = {}
+    found: dict[tuple[str, str], contrasts.Value] = {}
     for column in self.table.columns:
       scale = 100.0 if column.percent else 1.0
       for name, each in self.lines.items():
         figure = figures.get((name, column.name))
-        values = () if figure is None else figure.values
-        if question := self._questions.get(column.name):
+        values, way = () if figure is None else figure.values, ''
+        question = self._questions.get(column.name)
+        if question and self._is_asked(each):
           answers = table_figures.read_summary(
             each.pretraining.answers(question)
           )
           if answers is not None:
             values = (answers['runs'][0]['metrics'][question],)
+            way = answers.get('scoring', '')
         if values:
           scaled = tuple(scale * value for value in values)
-          origin = each.pretraining.folder.name
-          found.setdefault((each.row, column.name), []).append((scaled, origin))
-    return {
-      key: contrasts.Value(*map(tuple, zip(*each, strict=True)))
-      for key, each in found.items()
-    }
+          key = each.row, column.name
+          others, origins, _ = found.get(key, contrasts.Value(()))
+          origins += (each.pretraining.folder.name,)
+          found[key] = contrasts.Value((*others, scaled), origins, way)
+    return found
 
   def write(self, failed: Mapping[tables.Key, str]) -> None:
     """Writes the page, the differences and their picture."""

@@ -15,8 +15,9 @@ from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
 from configs.tables.small_bert_sizes import PERPLEXITY
+from data.tasks import registry
 from data.text import languages
-from train.papers import small_table, table_rows, tables
+from train.papers import contrasts, small_table, table_rows, tables
 from train.pretrain import job
 from train.run import settings, training, workdirs
 from train.run.training_phases import Phase
@@ -232,6 +233,126 @@ def test_the_others_go_on_where_a_pre_training_diverges(
   assert ('pretrain', 'ablation:bert,no_nsp', 1) in done
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert 'failed' not in page
+
+
+def test_the_others_go_on_where_a_score_fails(
+  make, done, tmp_path, monkeypatch
+):
+  work = small_table.WORK
+
+  def ask(workdir, pairs):
+    if workdir.name == FIRST:
+      done.append(('failed', FIRST))
+      raise ValueError('pairs.jsonl, line 3: has no good sentence\nat all')
+    return work.ask(workdir, pairs)
+
+  monkeypatch.setattr(small_table, 'WORK', work._replace(ask=ask))
+  assert not make()
+  kinds = [each[0] for each in done]
+  assert (kinds.count('tune'), kinds.count('ask')) == (6, 5)
+  assert kinds.count('failed') == 1
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert (
+    '- ablation:bert, blimp, seed 0: failed: pairs.jsonl, line 3: has no good'
+    ' sentence\n'
+  ) in page
+  monkeypatch.setattr(small_table, 'WORK', work)
+  assert make()
+  assert done[-1] == ('ask', FIRST)
+
+
+def test_rows_of_one_pre_training_have_its_answers_once(make, done, tmp_path):
+  """The second row's BiLSTM, above the pre-training, answers no pairs."""
+  bilstm = small.row(
+    'less', (1.0, ''), 'ablation:bert', overrides={'task.bilstm_layers': 2}
+  )
+  full, _, none = TABLE.rows
+  table = dataclasses.replace(TABLE, rows=(full, bilstm, none))
+  assert make(table)
+  assert len([each for each in done if each[0] == 'ask']) == 4
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| less (ours) | 71.0 ± 1.4 |  |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  judged = [
+    each['argument']
+    for each in found['differences']
+    if each['column'] == 'blimp'
+  ]
+  assert judged == ['Nothing is better']
+
+
+def test_a_quoted_row_stands_beside_ours(make, done, tmp_path):
+  quoted = base.Row('A', (90.0, '')), base.Row('B', (88.5, ''))
+  table = dataclasses.replace(
+    TABLE,
+    rows=(*quoted, *TABLE.rows),
+    contrasts=(Contrast('More is better', 'full', 'less', ('A', 'B')),),
+  )
+  assert make(table)
+  assert len([each for each in done if each[0] == 'pretrain']) == 6
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| A | 90.0 |  |\n' in page and 'A (ours)' not in page
+  assert '| More is better | sst2/accuracy | +1.5 | +11.0 |' in page
+  with pytest.raises(ValueError, match='--only A: there is no such cell'):
+    make(table, only=['A'])
+
+
+def test_published_figures_stand_beside_ours():
+  table = table_rows.load_table('small/bert_sizes')
+  values = {
+    (row.name, column.name): contrasts.Value(((2.0,), (3.0,)))
+    for row in table.rows
+    if row.pretraining
+    for column in table.columns
+  }
+  found = {
+    (each.contrast.better, each.contrast.worse, each.column): each.published
+    for each in contrasts.find_differences(table, values)
+  }
+  of_layers = 'L4 H128', 'L2 H128'
+  assert found[*of_layers, 'sst2/accuracy'] == pytest.approx(91.3 - 88.4)
+  assert found[*of_layers, 'mrpc/accuracy'] == pytest.approx(84.8 - 79.8)
+  ratio = 100 * math.log(5.84 / 4.68)
+  assert found[*of_layers, 'mlm/ppl'] == pytest.approx(ratio)
+  assert found[*of_layers, 'blimp'] is None
+  of_width = 'L2 H256', 'L2 H128', 'mrpc/accuracy'
+  assert found[of_width] == pytest.approx(86.9 - 86.7)
+
+
+def test_gpts_figures_stand_beside_ours_of_the_same_measure():
+  published = table_rows.load_table('gpt/ablation')
+  ours = table_rows.load_table('small/gpt_ablation')
+  names = [column.name for column in ours.columns]
+  assert names[:4] == [
+    'sst2/accuracy',
+    'mrpc/f1',
+    'stsb/pearson',
+    'cola/matthews',
+  ]
+  theirs = {row.name: row for row in published.rows}
+  for row in ours.rows:
+    if row.name in theirs:
+      figures = dict(
+        zip(
+          [column.name for column in published.columns],
+          theirs[row.name].values,
+          strict=True,
+        )
+      )
+      assert row.values[:4] == tuple(figures[name] for name in names[:4])
+  for column in ours.columns[:4]:
+    (metric,) = column.parts[0].metrics
+    task = registry.find(column.parts[0].task)
+    assert metric.removeprefix('dev/') in task.metrics
+  # The argument is what the paper's own figures say.
+  values = {
+    (row.name, column.name): contrasts.Value(((2.0,), (3.0,)))
+    for row in ours.rows
+    for column in ours.columns
+  }
+  for each in contrasts.find_differences(ours, values):
+    if 'auxiliary' in each.contrast.claim and each.column in names[:4]:
+      assert each.published > 0
 
 
 def test_two_processes_share_the_work(make, done, tmp_path, monkeypatch):

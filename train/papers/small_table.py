@@ -79,12 +79,12 @@ class Pretraining(NamedTuple):
   def facts(self) -> dict[str, Json]:
     """What is known of it."""
     results = self.results or {}
-    kept = ('steps', 'seconds', 'metrics', 'device', 'revision', 'command')
-    return {
-      'name': self.name,
-      'seed': self.seed,
-      'folder': self.folder.name,
-    } | {key: results[key] for key in kept if key in results}
+    kept = ('steps', 'seconds', 'metrics', 'device', 'revision')
+    found = {key: results[key] for key in kept if key in results}
+    if self.diverged.exists():
+      found['diverged'] = _first_line(self.diverged)
+    told = {'name': self.name, 'seed': self.seed, 'folder': self.folder.name}
+    return told | {'command': self.command} | found
 
   def answers(self, name: str) -> epath.Path:
     """Returns the file of its answers to the pairs of a name."""
@@ -583,6 +583,29 @@ class SmallTable:
           found[key] = contrasts.Value((*others, scaled), origins, way)
     return found
 
+  def _find_tunings(self, cells: Sequence[Cell]) -> list[dict[str, Json]]:
+    """Returns what is known of the finished fine-tunings, all seeds in one."""
+    runs = {run.key: run for cell in cells for run in cell.runs}
+    found = []
+    for run in runs.values():
+      summary = table_figures.read_summary(run.summary)
+      if summary is not None:
+        line = self.lines[run.line.name]
+        found.append(
+          {
+            'row': line.row,
+            'seed_of_pretraining': line.pretraining.seed,
+            'task': ', '.join(filter(None, run.key[1:])),
+            'seeds': len(table_figures.chosen_runs(summary)),
+            'diverged': len(table_figures.lost_runs(summary)),
+            'seconds': sum(each['seconds'] for each in summary['runs']),
+            'device': summary.get('device', ''),
+            'revision': summary.get('revision', ''),
+            'command': run.command,
+          }
+        )
+    return found
+
   def write(self, failed: Mapping[tables.Key, str]) -> None:
     """Writes the page, the differences and their picture."""
     request = self._request
@@ -614,22 +637,21 @@ class SmallTable:
     runs = {
       each.pretraining.folder: each.pretraining for each in self.lines.values()
     }
-    facts = [each.facts for each in runs.values()]
+    facts = {
+      'command': f'python -m train.tables --table {self.table.id} --data DATA',
+      'pretrainings': [each.facts for each in runs.values()],
+      'fine_tunings': self._find_tunings(plan.cells),
+    }
     page = small_page.lay_out(
       self.table,
       values,
       differences,
       facts,
-      {
-        'Notes': self.table.notes,
-        'Warnings': warnings,
-        'Not measured': missing,
-      },
+      {'Warnings': warnings, 'Not measured': missing},
     )
     table_rendering.write(page, request.out, request.stem)
-    command = f'python -m train.tables --table {self.table.id} --data DATA'
     small_page.write_figures(
-      {'command': command, 'pretrainings': facts},
+      facts,
       values,
       differences,
       request.out / f'{request.stem}.json',

@@ -17,7 +17,13 @@ from configs.tables.base import Contrast
 from configs.tables.small_bert_sizes import PERPLEXITY
 from data.tasks import registry
 from data.text import languages
-from train.papers import contrasts, small_table, table_rows, tables
+from train.papers import (
+  contrasts,
+  small_table,
+  table_plan,
+  table_rows,
+  tables,
+)
 from train.pretrain import job
 from train.run import settings, training, workdirs
 from train.run.training_phases import Phase
@@ -74,6 +80,7 @@ def make(tmp_path, monkeypatch, done):
     done.append(('pretrain', run.config, run.seed))
     run.folder.mkdir(parents=True)
     found = {'steps': 10, 'seconds': 60.0, 'metrics': {'eval/perplexity': 9.0}}
+    found |= {'device': 'a cpu', 'revision': 'abc'}
     (run.folder / 'results.json').write_text(json.dumps(found))
 
   def ask(workdir, pairs):
@@ -101,7 +108,9 @@ def make(tmp_path, monkeypatch, done):
       }
       for i, each in enumerate((-0.01, 0.0, 0.01))
     ]
-    run.summary.write_text(json.dumps({'runs': runs, 'config': {}}))
+    found = {'runs': runs, 'device': 'a cpu', 'revision': 'abc'}
+    found['config'] = settings.flatten(table_plan.resolve(run))
+    run.summary.write_text(json.dumps(found))
 
   monkeypatch.setattr(
     small_table,
@@ -131,6 +140,27 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert '| full (ours) | 82.0 ± 2.4 | 50.0 ± 0.0 |' in page
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
+  # How they were made: three fine-tunings of 30 s.
+  assert '| ablation:bert | 1 | 10 | 9.0 | 60 | a cpu | abc |' in page
+  assert '| full | 1 | 3 | 0 | 90 | a cpu | abc |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  pretraining = found['pretrainings'][0]
+  assert pretraining['command'].startswith('python -m train.main --config abl')
+  assert (pretraining['seconds'], pretraining['device']) == (60, 'a cpu')
+  assert len(found['fine_tunings']) == 6
+  tuning = found['fine_tunings'][0]
+  assert tuning.pop('command').startswith('python -m train.sweep --config tra')
+  assert tuning == {
+    'row': 'full',
+    'seed_of_pretraining': 0,
+    'task': 'sst2',
+    'seeds': 3,
+    'diverged': 0,
+    'seconds': 90.0,
+    'device': 'a cpu',
+    'revision': 'abc',
+  }
+  assert 'was run with' not in page
 
 
 def test_models_are_scored_by_one_objective(make, done, tmp_path):
@@ -222,6 +252,11 @@ def test_the_others_go_on_where_a_pre_training_diverges(
     '- ablation:bert,no_nsp, pre-training, seed 1: failed: the loss was not'
     ' finite in step 7.\n'
   ) in page
+  told = 'diverged: the loss was not finite in step 7.'
+  assert f'| ablation:bert,no_nsp | 1 | {told} |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  (lost,) = [each for each in found['pretrainings'] if 'diverged' in each]
+  assert 'ablation:bert,no_nsp' in lost['command'] and lost['seed'] == 1
   # It is told later, too, and tried again only if that is asked for.
   tried = [each for each in done if each[0] == 'pretrain']
   make()

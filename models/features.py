@@ -48,7 +48,7 @@ def token_vectors(model: nn.Module, params: dict) -> Array:
   table_VD = embeddings['tokens']['embedding']
   if model.FORM == 'gpt':
     return table_VD
-  norm = norms.LayerNorm(model.layer_norm_epsilon)
+  norm = norms.LayerNorm(model.layer_norm_epsilon, has_bias=model.biases)
   return norm.apply({'params': embeddings['layer_norm']}, table_VD)
 
 

@@ -88,7 +88,12 @@ ALWAYS = {  # options of transformers that have one value here
   'quantization_config': None,
 }
 POOLS = {'cls': 'first', 'mean': 'mean'}
-GELU = {'gelu': 'erf', 'gelu_new': 'tanh', 'gelu_pytorch_tanh': 'tanh'}
+GELU = {
+  'gelu': 'erf',
+  'gelu_new': 'tanh',
+  'gelu_pytorch_tanh': 'tanh',
+  'relu': 'relu',
+}
 # Fields of a BERT -> their values here; BERT's own are those of `Bert`.
 FORM = {'norm': 'pre', 'biases': False, 'gated': True, 'positions': 'rotary'}
 # Kinds of layers from version 5 of transformers on.

@@ -96,3 +96,18 @@ def test_gpt_equals_hugging_face(torch, make_gpt_reference, pre_norm):
     np.testing.assert_allclose(
       ours[mask], theirs.numpy()[mask], rtol=0, atol=1e-5
     )
+
+
+@pytest.mark.parametrize('biases', [True, False])
+def test_tokens_alone_are_what_a_modern_bert_embeds(biases):
+  """It adds neither positions nor types, so that layer 0 knows no places."""
+  form = dict(norm='pre', positions='rotary', num_token_types=0, biases=biases)
+  fields = {'heads': (), 'vocab_size': bert_cases.VOCAB_SIZE} | form
+  params = bert_cases.draw_params(
+    bert_cases.abstract_params(**(bert_cases.TINY | fields))
+  )
+  model = bert_cases.make_model(heads=(), **form)
+  layers, _ = layers_and_hidden(bert_cases, model, params)
+  own_VD = np.asarray(features.token_vectors(model, params))
+  tokens = np.asarray(bert_cases.make_batch()['tokens'])
+  np.testing.assert_allclose(layers[0], own_VD[tokens], atol=1e-5)

@@ -1,6 +1,7 @@
 """Opens the weights of workdirs and of publishers; no array is read yet."""
 
 import functools
+import json
 from collections.abc import Mapping
 
 import jax
@@ -110,6 +111,14 @@ def fields_of(imported: Mapping[str, Json]) -> dict[str, Value]:
   if fields.pop('pool_last', False):  # as versions before `pool` wrote it
     fields['pool'] = 'last'
   return fields
+
+
+def write_pool(workdir: epath.Path, weights: Weights) -> None:
+  """Writes what the pooler of weights reads, if it is not the first token."""
+  pool = getattr(weights.model, 'pool', 'first')
+  if pool != 'first':
+    imported = json.dumps({'fields': {'pool': pool}}) + '\n'
+    files.write_atomically(workdir / IMPORTED_FILE, imported)
 
 
 def inherited(

@@ -213,6 +213,11 @@ def _differences(
       continue
     name = KEYS.get(key, f'model.{key}')
     line = f'{key} is {value} there, {here[key]} in the config'
+    if key == 'pool':
+      # Without a pooler nothing is pooled: the run keeps it for a fine-tuning.
+      if 'pooler' in ours.heads:
+        problems.append(f'{line}: {override("train.objective", "mlm")}')
+      continue
     if key == 'num_token_types' and here[key] > value:
       if not config.init.new_rows:
         cure = f'{NEW_ROWS} to draw the other types anew'

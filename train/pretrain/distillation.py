@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from models import bert
 from models.layers import Params
 from models.pretrained import strict
-from models.pretrained.weights import Weights
+from models.pretrained.weights import Weights, shapes_of
 from train.architectures.architecture import Vocabulary
 from train.architectures.bert import MaskedTokensAlone
 from train.engine import soft_targets, steps
@@ -119,12 +119,7 @@ class DistilledTokens(MaskedTokensAlone):
   def beside(self, mesh: Mesh, *, shapes: bool = False) -> tuple:
     """Returns the teacher's parameters, a copy on each device."""
     everywhere = NamedSharding(mesh, PartitionSpec())
-    wanted = {
-      path: leaf
-      for path, leaf in self._weights.shapes.items()
-      if path.partition('/')[0]
-      in ('embeddings', 'layers', *heads_of(self.config))
-    }
+    wanted = shapes_of(self.teacher)
     if not shapes:
       return (_parameters(self.config.init.teacher, tuple(wanted), everywhere),)
     tree: dict = {}

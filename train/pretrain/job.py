@@ -228,6 +228,10 @@ class PreTraining(Job):
     """Writes the vocabulary and the description of the text."""
     shares = plan.language_shares(self._examples, self._parts.phases)
     plan.write_workdir(workdir, self._stores, shares)
+    if self._beginning is not None:
+      from train.params import opened
+
+      opened.write_pool(workdir, self._beginning)
 
   def score(
     self,

@@ -152,8 +152,11 @@ def test_gradients_are_equal(torch, tmp_path):
   )
 
 
-@pytest.mark.parametrize('pooling', ['cls', 'mean'])
-def test_a_classifier_is_read_and_written(torch, pooling, tmp_path):
+@pytest.mark.parametrize(
+  ('pooling', 'activation'),
+  [('cls', 'gelu'), ('mean', 'relu'), ('mean', 'gelu_pytorch_tanh')],
+)
+def test_a_classifier_is_read_and_written(torch, pooling, activation, tmp_path):
   import transformers
 
   theirs = make(
@@ -162,6 +165,8 @@ def test_a_classifier_is_read_and_written(torch, pooling, tmp_path):
     'ModernBertForSequenceClassification',
     num_labels=3,
     classifier_pooling=pooling,
+    classifier_activation=activation,
+    hidden_activation=activation,
   )
   theirs.save_pretrained(tmp_path / 'there')
   tokens, mask = rows(SHAPES[0])

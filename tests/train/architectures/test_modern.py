@@ -1,5 +1,7 @@
 """BERT in its modern form: trained, stopped, sharded, fine-tuned, exported."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +12,15 @@ import small_tasks
 from configs import variants
 from data.examples import transforms
 from data.store import corpus
+from models import features
 from train.architectures import bert as family
 from train.architectures.architecture import Vocabulary
 from train.engine import state
 from train.exports import exported, folders, onnx_file
-from train.params import opened
+from train.meanings.words import model_vectors
+from train.params import opened, warm_start
 from train.run import settings, training, workdirs
+from train.vectors.trained_model import TrainedModel
 
 CHANGES = variants.MODERN | {
   'model.window': 5,
@@ -165,3 +170,65 @@ def test_a_task_is_learnt_from_it_and_opened_again(trained, tmp_path):
   assert again.model.window == 5 and not again.model.num_token_types
   assert workdirs.read_config(tmp_path / 'fine').model.norm == 'pre'
   assert state.digest(again.load()) == results['state_sha256']
+
+
+def test_layer_0_of_its_vectors_knows_no_place(trained):
+  found = TrainedModel(trained[0])
+  sentences = [['the', 'value', 'of', 'a', 'value']]
+  ((_, vectors),) = found.pieces(sentences)
+  ids = sum(found.tokenizer.encode_words(sentences)[0], [])
+  own_VD = features.token_vectors(found.model, found.params)
+  np.testing.assert_array_equal(vectors.array[0], np.asarray(own_VD)[ids])
+  alone = model_vectors.without_context(found, ['value'], 1)
+  place = ids.index(*found.tokenizer.encode_words([['a', 'value']])[0][1])
+  np.testing.assert_allclose(
+    alone.layers[0, 0], vectors.array[0, place], atol=1e-6
+  )
+
+
+@pytest.fixture(scope='module')
+def by_mean(trained, tmp_path_factory):
+  """The model as a folder whose classifier reads the mean of the tokens."""
+  folder = tmp_path_factory.mktemp('mean') / 'out'
+  folders.export(trained[0], folder)
+  file = folder / 'config.json'
+  told = json.loads(file.read_text())
+  assert told['classifier_pooling'] == 'cls'
+  file.write_text(json.dumps(told | {'classifier_pooling': 'mean'}))
+  return folder
+
+
+def test_a_pre_training_keeps_the_pooling_of_its_weights(
+  by_mean, config, tmp_path
+):
+  """For its export, and for the fine-tuning that first has a pooler."""
+  config = settings.with_overrides(
+    config,
+    {
+      'init.weights': str(by_mean),
+      'train.phases': ((1, 32, 16, 'continue'),),
+      'train.eval_every': 1,
+    },
+  )
+  runs.train(config, tmp_path / 'run')
+  assert opened.open_weights(tmp_path / 'run').model.pool == 'mean'
+  task = small_tasks.write_sentences(tmp_path / 'task')
+  tuning = small_tasks.small_config(
+    task, tmp_path / 'run', **{'train.num_epochs': 1.0}
+  )
+  runs.train(tuning, tmp_path / 'fine')
+  for name in ('run', 'fine'):
+    folders.export(tmp_path / name, tmp_path / 'out' / name)
+    told = json.loads((tmp_path / 'out' / name / 'config.json').read_text())
+    assert told['classifier_pooling'] == 'mean', name
+
+
+def test_next_sentences_are_not_learnt_from_another_pooling(by_mean, config):
+  other = settings.with_overrides(
+    config, {'init.weights': str(by_mean), 'train.objective': 'bert'}
+  )
+  with pytest.raises(
+    ValueError,
+    match='pool is mean there, first in the config: --config.train.obj.*=mlm',
+  ):
+    warm_start.open_beginning(other)

@@ -10,6 +10,7 @@ import runs
 import safetensors.numpy
 from flax import linen as nn
 
+from configs import variants
 from train.exports import folders
 from train.host import processes
 from train.pretrain import distillation, job
@@ -251,6 +252,33 @@ def test_its_teacher_has_nothing_to_teach_itself(student, finished, tmp_path):
   for name in ('soft', 'cosine', 'relation'):
     (loss,) = rows_of(tmp_path / 'run', f'train/{name}_loss')
     assert abs(loss) < 1e-5
+
+
+def test_a_modern_bert_teaches(student, small_config, tmp_path):
+  """All of it: so it has nothing to teach a student with its parameters."""
+  form = {
+    key: value
+    for key, value in variants.MODERN.items()
+    if key.startswith('model.')
+  }
+  one_step = {'train.phases': ((1, 32, 16, 'continue'),)}
+  teacher = settings.with_overrides(
+    small_config(), form | one_step | {'train.objective': 'mlm'}
+  )
+  runs.train(teacher, tmp_path / 'teacher')
+  config = settings.with_overrides(
+    student(
+      init__teacher=str(tmp_path / 'teacher'),
+      init__weights=str(tmp_path / 'teacher'),
+      init__layers='all',
+      model__num_layers=2,
+    ),
+    form | one_step,
+  )
+  runs.train(config, tmp_path / 'run')
+  for name in ('soft', 'cosine'):
+    (loss,) = rows_of(tmp_path / 'run', f'train/{name}_loss')
+    assert abs(loss) < 1e-5, name
 
 
 def test_what_cannot_teach_is_refused_by_name(

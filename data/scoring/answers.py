@@ -5,7 +5,6 @@ for a score, [T, K] for tags, [T, 2] for the first and last token of a span, and
 [K, 3] for the mentions of a document.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,16 +27,21 @@ class Outputs(NamedTuple):
   options: spans.Options
 
 
+def windows_of(
+  features: Features, logits: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+  """Returns the logits of each example's windows, [windows, K]."""
+  firsts = np.flatnonzero(np.diff(features.examples, prepend=-1))
+  ends = (*firsts[1:], len(logits))
+  return [np.stack(logits[a:b]) for a, b in zip(firsts, ends, strict=True)]
+
+
 def _rows_of(outputs: Outputs) -> Sequence[np.ndarray]:
   """Returns the logits of each example; of windows, those of their mean."""
-  numbers = outputs.features.examples
-  if len(numbers) == len(outputs.examples):
+  if len(outputs.features.examples) == len(outputs.examples):
     return outputs.logits
-  firsts = np.searchsorted(numbers, np.arange(len(outputs.examples) + 1))
-  return [
-    mean_of_probabilities(np.stack(outputs.logits[begin:end]))
-    for begin, end in itertools.pairwise(firsts)
-  ]
+  windows = windows_of(outputs.features, outputs.logits)
+  return [mean_of_probabilities(each) for each in windows]
 
 
 def decode_classes(outputs: Outputs) -> list[Prediction]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from data.by_name import ByName
-from data.inputs import framing, span_windows, word_windows
+from data.inputs import framing, word_windows
 from data.inputs.features import Features, Framing
 from data.scoring import answers, measures
 from data.tasks.examples import Example, Prediction, Task
@@ -182,40 +182,7 @@ class Tags(Kind):
     return not is_right and f'{count} tags, one a word'
 
 
-class Spans(Kind):
-  """A part of a text that answers a question, or none."""
-
-  metrics = ('em', 'f1')
-  has_n_best = True
-  unit = 'part'
-  loss = 'spans'
-  frame = staticmethod(span_windows.encode)
-  decode = staticmethod(answers.decode_spans)
-  average = staticmethod(answers.mean_of_scores)
-  measure = staticmethod(measures.answers)
-
-  @staticmethod
-  def num_outputs(task: Task) -> int:  # noqa: D102
-    del task
-    return 2  # of its first and its last token
-
-  @staticmethod
-  def num_texts(task: Task) -> int:  # noqa: D102
-    del task
-    return 2  # the question, and its text
-
-  @staticmethod
-  def expected(task: Task, example: Any, answer: Any) -> str | bool:  # noqa: D102
-    del task, example
-    return not isinstance(answer, str) and 'text'
-
-  @staticmethod
-  def chances(task: Task, found: Prediction, values: list[float]) -> Any:  # noqa: D102
-    del task
-    return {found.answer: values[0]}
-
-
-# Name -> class; those of one corpus's format are imported when looked up. Their
+# Name -> class; those that few tasks have are imported when looked up. Their
 # functions need no instance.
 KINDS = ByName(
   {
@@ -225,7 +192,7 @@ KINDS = ByName(
     'tagging': 'data.scoring.kinds:Tags',
     'roles': 'data.scoring.roles:Roles',
     'coreference': 'data.scoring.coreference:Clusters',
-    'span': 'data.scoring.kinds:Spans',
+    'span': 'data.scoring.questions:Spans',
   }
 )
 

@@ -81,7 +81,8 @@ class TaughtBatches:
     """
     self.batches, self._unit, self._starts = batches, unit, starts
     features = batches.features
-    rows = {'text': len(features), 'part': len(features.tokens)}
+    texts = int(features.examples[-1]) + 1
+    rows = {'text': texts, 'part': len(features.tokens)}
     rows = rows[unit] if unit in rows else int(starts[-1])
     self.outputs = np.broadcast_to(np.float32(np.nan), (rows, num_outputs))
 
@@ -110,9 +111,9 @@ class TaughtBatches:
   def _outputs_of(
     self, chosen: np.ndarray, batch: pipeline.Batch
   ) -> np.ndarray:
-    if self._unit == 'text':
-      return self.outputs[chosen]
     features, mask = self.batches.features, batch['token_mask']
+    if self._unit == 'text':  # of all windows of a text
+      return self.outputs[features.examples[chosen]]
     places = features.offsets[chosen][:, None] + np.arange(mask.shape[1])
     places = np.where(mask, places, 0)
     if self._unit == 'word':
@@ -247,6 +248,12 @@ class Distilled(TaskProgram):
         f'{self.workdir / teachers.OUTPUTS_FILE} has the outputs of other'
         ' examples than data.source and distill.text hold now: put these files'
         ' back, or pass another --workdir'
+      )
+    elif kept.outputs.shape != batches.outputs.shape:
+      raise ValueError(
+        f'{self.workdir / teachers.OUTPUTS_FILE} has outputs'
+        f' {kept.outputs.shape}, expected {batches.outputs.shape}: an earlier'
+        ' revision kept those of each window. Pass another --workdir'
       )
     else:
       self.kept, batches.outputs = kept, kept.outputs

@@ -40,11 +40,14 @@ def check_config(
   config: ml_collections.ConfigDict, *, dry_run: bool = False
 ) -> None:
   """Checks all of a config that needs neither data, weights nor devices."""
-  del dry_run  # labelled sets are small
   task_plan.check_settings(config)
   for name in task_data.task_names(config) or (config.task.name,):
     if name != 'own':
       task_data.with_languages(config, registry.find(name))
+  if dry_run:
+    from train.transfer import downloads  # for a dry run alone
+
+    downloads.check_downloaded(config)
 
 
 def make(

@@ -18,9 +18,11 @@ import ml_collections
 import numpy as np
 from etils import epath
 from ml_collections import config_dict
+from scipy import special
 
 from configs.sections import task as task_section
 from data import hub, scratch
+from data.scoring import answers
 from data.scoring.kinds import KINDS
 from data.store import folders
 from data.tasks.examples import Example, Task
@@ -203,7 +205,7 @@ def compute(
   """Returns the logits of examples, float32 [R, K], without dropout.
 
   R is N of texts, W of words and S of parts of texts; K of choices is their
-  number.
+  number. A text in several windows has one row, see `_mean_of`.
   """
   program = teacher.program
   split = program.open_splits(['test'], {'test': list(examples)})['test']
@@ -211,7 +213,8 @@ def compute(
     logits, _ = task_outputs.run_model(program, params, split)
   unit = KINDS[program.task.kind].unit
   if unit == 'text':
-    return np.stack(logits).astype(np.float32)
+    windows = answers.windows_of(split.features, logits)
+    return np.stack([_mean_of(each) for each in windows]).astype(np.float32)
   if unit == 'part':
     return np.concatenate(logits).astype(np.float32)
   features, starts = split.features, first_words(examples)
@@ -222,6 +225,20 @@ def compute(
     first = starts[features.examples[number]]
     found[first + words[places]] = rows[places]
   return found
+
+
+def _mean_of(windows: np.ndarray) -> np.ndarray:
+  """Returns the logits [K] of a text from its windows' [windows, K].
+
+  Their probabilities are the mean of the windows', as in predictions. What
+  probabilities do not tell and distances of logits see, the logarithm of the
+  sum of exponentials, is the mean of the windows', too. A score is a mean.
+  """
+  windows = windows.astype(np.float64)
+  if len(windows) == 1 or windows.shape[-1] == 1:
+    return windows.mean(axis=0)
+  constant = special.logsumexp(windows, axis=-1).mean()
+  return answers.mean_of_probabilities(windows) + constant
 
 
 def first_words(examples: Sequence[Example]) -> np.ndarray:
@@ -245,6 +262,7 @@ def source_of(
   program = teacher.program
   facts = {
     'parameters': state.digest(params),
+    'windows': 'their mean',  # earlier revisions kept each of them
     'model': program.config.model.to_json(),
     'reading': {key: program.config.task.get(key) for key in task_data.READING},
     **program.facts(),

@@ -20,6 +20,7 @@ from train.transfer import (
   finetune,
   predictors,
   task_data,
+  task_outputs,
   teachers,
 )
 
@@ -135,6 +136,90 @@ def test_a_batch_has_the_outputs_of_its_rows(run_of, kind):
     batch['teacher_logits'][mask], logits[mask], atol=1e-4
   )
   assert not batch['teacher_logits'][~mask].any()
+
+
+@pytest.fixture(scope='module')
+def reads_windows(make_config, tmp_path_factory):
+  """A teacher that reads texts in windows of 8 tokens: config and workdir."""
+  config = make_config(
+    task__long_text='windows',
+    task__max_length=10,
+    task__doc_stride=3,
+    train__steps=2,
+  )
+  workdir = tmp_path_factory.mktemp('windows') / 'teacher'
+  runs.train(config, workdir)
+  return config, workdir
+
+
+@pytest.mark.parametrize(
+  'reading',
+  [
+    {'task__long_text': 'head'},
+    {'task__doc_stride': 3},
+    {'task__doc_stride': 5},
+    {'task__max_length': 16},
+  ],
+  ids=lambda reading: str(reading),
+)
+def test_a_window_learns_the_outputs_of_its_text(reads_windows, reading):
+  config, workdir = reads_windows
+  student = student_of(config, workdir, distill__loss='logits', **reading)
+  program = planned(student).tasks[0]
+  split = program.splits['train']
+  teacher = program.teacher.program
+  params = program.teacher.load()
+  ids = program.tokenizer.encode_batch([e.texts[0] for e in split.examples])
+  expected = []
+  for example, pieces in zip(split.examples, ids, strict=True):
+    # The teacher's windows, in plain numbers: every 3 tokens, 8 of each.
+    count = 1 + max(0, -(-(len(pieces) - 8) // 3))
+    given = teacher.open_splits(['test'], {'test': [example]})['test']
+    rows = [
+      given.features.tokens[given.features.place(i)][1:-1].tolist()
+      for i in range(len(given.features))
+    ]
+    assert rows == [pieces[3 * i : 3 * i + 8] for i in range(count)]
+    logits, _ = task_outputs.run_model(teacher, params, given)
+    logits = np.stack(logits).astype(np.float64)
+    sums = np.exp(logits).sum(axis=-1)
+    mean = np.mean(
+      [np.exp(a) / b for a, b in zip(logits, sums, strict=True)], 0
+    )
+    expected.append(np.log(mean) + np.log(sums).mean())
+  several = len(split.features) > len(split.examples)
+  assert several == ('task__long_text' not in reading)
+  seen = set()
+  for step in range(6):
+    batch = split.batches.train_batch(step, slice(None), 16, 0, 6)
+    rows = zip(
+      batch['tokens'], batch['token_mask'], batch['teacher_logits'], strict=True
+    )
+    for tokens, mask, logits in rows:
+      row = tokens[mask][1:-1].tolist()
+      texts = [
+        i
+        for i, pieces in enumerate(ids)
+        if any(pieces[k : k + len(row)] == row for k in range(len(pieces)))
+      ]
+      # A row that several texts have tells nothing.
+      if len(texts) == 1:
+        np.testing.assert_allclose(logits, expected[texts[0]], atol=1e-4)
+        seen |= {*texts}
+  assert len(seen) > 20
+
+
+def test_outputs_of_each_window_are_refused(reads_windows, tmp_path):
+  config, workdir = reads_windows
+  program = planned(student_of(config, workdir)).tasks[0]
+  kept = program.kept
+  wider = kept._replace(outputs=np.repeat(kept.outputs, 2, axis=0))
+  wider.write(tmp_path)
+  program.workdir = tmp_path  # a run that goes on
+  with pytest.raises(
+    ValueError, match=r'\(192, 2\), expected \(96, 2\): an ear'
+  ):
+    program.open_splits(['train'])
 
 
 @pytest.mark.slow

@@ -14,13 +14,16 @@ import pytest
 import runs
 import watch
 from pyarrow import parquet
+from students import student_of
 
 from data.inputs import batches
+from data.text import tfds_text
+from data.text.tables import data_sets
 from train.engine import optim, sharding
 from train.exports import folders
 from train.host import processes
 from train.params import opened
-from train.run import checkpoint, ledger, metrics, workdirs
+from train.run import checkpoint, ledger, metrics, settings, workdirs
 from train.run.job import Keep
 from train.transfer import finetune, task_plan
 
@@ -449,6 +452,55 @@ def test_another_config_is_refused(finished, make_config):
   _, workdir, _ = finished
   with pytest.raises(ValueError, match=r'optim\.learning_rate: 0\.005 there'):
     runs.train(make_config(optim__learning_rate=1e-4), workdir)
+
+
+def test_a_dry_run_downloads_no_set(
+  make_config, own_set, tmp_path, monkeypatch
+):
+  here = {'glue/mrpc', 'hf:near:train', 'hf:near:dev', 'hf:near'}
+  monkeypatch.setattr(
+    tfds_text, 'is_prepared', lambda name, _=None: name in here
+  )
+  monkeypatch.setitem(
+    data_sets._HUB, 'is_prepared', lambda spec, *_: spec in here
+  )
+  splits = {'own.train': 'train', 'own.dev': 'dev', 'own.test': None}
+
+  def of_own(source, **changes):
+    changes = splits | {'data.source': source} | changes
+    return make_config(**changes)
+
+  def of_task(name, source='tfds'):
+    config = settings.load_config(f'transfer:task={name}')
+    return settings.with_overrides(config, {'data.source': source})
+
+  near, far = of_own('hf:near'), of_own('hf:far')
+  student = student_of(near, 'teacher', distill__text='hf:more')
+  for config, message in (
+    (far, 'own.train: hf:far:train is not downloaded, and a dry run does not'),
+    (of_own('hf:near', own__test='test'), 'own.test: hf:near:test is not down'),
+    (of_task('rte'), 'data.source=tfds: train of RTE is not downloaded, and'),
+    # Its diagnostic set is of another data set.
+    (of_task('mnli', 'tfds:sets'), 'data.source=tfds:sets: train of MNLI is'),
+    (student, 'distill.text: hf:more is not downloaded, and a dry run'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      finetune.check_config(config, dry_run=True)
+    finetune.check_config(config)  # a run downloads it
+  here.add('glue/mnli')
+  with pytest.raises(ValueError, match='tfds: diagnostic of MNLI is not downl'):
+    finetune.check_config(of_task('mnli'), dry_run=True)
+  student.distill.text = 'hf:near'
+  for config in (
+    near,
+    student,
+    of_task('mrpc'),
+    make_config(),
+    of_task('rte', str(tmp_path)),
+    of_own(f'hf:{own_set}'),
+    of_task('rte', None),
+  ):
+    finetune.check_config(config, dry_run=True)
 
 
 @pytest.mark.slow

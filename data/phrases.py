@@ -101,8 +101,7 @@ def _write(args: argparse.Namespace) -> None:
           file.write(line + '\n')
       print(
         f'pass {number}: {found.num_words:,} words, {num_joined:,} with phrases'
-        f' joined at {threshold:g}',
-        file=sys.stderr,
+        f' joined at {threshold:g}'
       )
       text = [epath.Path(new)]
     new.replace(args.output)

@@ -129,8 +129,9 @@ def _build(args: argparse.Namespace) -> int:
     print(f'error: {told or error}', file=sys.stderr)
     return 1
   # With --json, standard output holds nothing else.
-  audits.print_audit(audit, sys.stderr if args.json else sys.stdout)
-  print(f'the store is in {args.out}', file=sys.stderr)
+  out = sys.stderr if args.json else sys.stdout
+  audits.print_audit(audit, out)
+  print(f'the store is in {args.out}', file=out)
   if args.json:
     print(json.dumps(audit))
   return 0

@@ -148,7 +148,7 @@ def _draw(arguments: argparse.Namespace) -> None:
   else:
     for line in plane.as_text(figures):
       console.show(line)
-  console.say(f'the map is {arguments.out}')
+  console.conclude(f'the map is {arguments.out}', as_json=arguments.json)
 
 
 def _check_options(names: list[str], arguments: argparse.Namespace) -> None:

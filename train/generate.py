@@ -157,7 +157,8 @@ def _run(arguments: argparse.Namespace) -> None:
     print(lines, end='')
   if arguments.output:
     files.write_atomically(arguments.output, lines)
-    console.say(f'{len(written)} texts are in {arguments.output}')
+    told = f'{len(written)} texts are in {arguments.output}'
+    console.conclude(told, as_json=arguments.json)
 
 
 def _tables(

@@ -18,15 +18,18 @@ import collections
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from train.host import console, files
 from train.host.files import Json
-from train.language import learning_curve, minimal_pairs, published_pairs
-from train.language.learning_curve import Point
+from train.language import minimal_pairs, published_pairs
 from train.language.minimal_pairs import Figures, MinimalPair
 from train.run import command
+
+if TYPE_CHECKING:
+  from train.language.learning_curve import Point
 
 SCORINGS = ('sum', 'mean', 'forward', 'backward', 'holistic')
 
@@ -122,6 +125,8 @@ def _run(arguments: argparse.Namespace) -> None:
     },
   }
   if arguments.curve:
+    from train.language import learning_curve
+
     learning_curve.draw(arguments.curve, figures['pairs'])
   if arguments.scores:
     minimal_pairs.write_scores(arguments.scores, sets, scores, names)
@@ -135,8 +140,10 @@ def _run(arguments: argparse.Namespace) -> None:
     _print(figures)
 
 
-def _kept(names: Sequence[str]) -> dict[str, list[Point]]:
+def _kept(names: Sequence[str]) -> dict[str, list['Point']]:
   """Returns the points of each model that has some; there are such."""
+  from train.language import learning_curve  # imports JAX
+
   kept = {name: learning_curve.points(name) for name in names}
   if not any(kept.values()):
     raise ValueError(
@@ -190,7 +197,7 @@ def _figures(
   pairs: Sequence[MinimalPair],
   scores: Mapping[str, np.ndarray],
   names: Sequence[str],
-  kept: Mapping[str, Sequence[Point]],
+  kept: Mapping[str, Sequence['Point']],
   scoring: str,
 ) -> dict[str, Json]:
   """Returns the figures of one PAIRS, of models, curves and published systems.

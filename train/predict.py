@@ -197,7 +197,8 @@ def _run(arguments: argparse.Namespace) -> None:
     n_best_path=arguments.n_best,
     null_odds_path=arguments.null_odds,
   )
-  console.say(f'{len(predictions):,} answers are in {arguments.output}')
+  told = f'{len(predictions):,} answers are in {arguments.output}'
+  console.conclude(told, as_json=arguments.json)
   if found:
     of_set = task_files.is_named(arguments.input)
     title = f'{task.title}, {arguments.input if of_set else name}'

@@ -141,7 +141,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
   tables, figures = job.run(arguments, found)
   print(figures if arguments.json else tables, end='')
-  console.say(f'results are in {arguments.out}')
+  told = f'results are in {arguments.out}'
+  console.conclude(told, as_json=arguments.json)
 
 
 if __name__ == '__main__':

@@ -242,7 +242,7 @@ def _written(
 
   about = f'{found.name}, {found.folder}: point at a token, or reach it by Tab'
   surprise.write(arguments.out, readings, found.folder.name, about)
-  console.say(f'the page is {arguments.out}')
+  console.conclude(f'the page is {arguments.out}', as_json=arguments.json)
   return {'readings': [reading.as_dict() for reading in readings]}
 
 

@@ -93,7 +93,8 @@ def _run(arguments: argparse.Namespace) -> None:
       word_vectors.embed(model, found, positions=False),
     )
     word_map.write(figures, arguments.out)
-    console.say(f'{len(found):,} places are in {arguments.out}')
+    told = f'{len(found):,} places are in {arguments.out}'
+    console.conclude(told, as_json=arguments.json)
     console.print_figures(
       word_map.summary(figures), arguments.out, as_json=arguments.json
     )

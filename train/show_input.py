@@ -89,7 +89,8 @@ def _run(arguments: argparse.Namespace) -> None:
   if arguments.out:
     about = f'{found.name}, {found.folder}'
     input_page.write(arguments.out, rows, found.folder.name, about)
-    console.say(f'the rows are in {arguments.out}')
+    told = f'the rows are in {arguments.out}'
+    console.conclude(told, as_json=arguments.json)
 
 
 if __name__ == '__main__':

@@ -148,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> None:
       kind = exported.ExportRequest
       asked = {key: getattr(arguments, key) for key in kind._fields}
       folders.export(*named, kind(**asked))
-    console.say(f'{what} written to {arguments.target}.')
+    console.show(f'{what} written to {arguments.target}.')
     return
   report = convert.inspect(arguments.weights, arguments.tokenizer)
   if arguments.json:

@@ -5,7 +5,7 @@ import pytest
 from data import phrases
 
 
-def test_passes_make_longer_phrases_in_lower_case(tmp_path):
+def test_passes_make_longer_phrases_in_lower_case(tmp_path, capsys):
   text = tmp_path / 'text.txt'
   others = [f'b{i} c{i}' for i in range(200)]
   text.write_text('\n'.join(['New York Times', *others] * 6))
@@ -16,6 +16,12 @@ def test_passes_make_longer_phrases_in_lower_case(tmp_path):
   assert phrases.main([*arguments, '300', '150']) == 0
   assert out.read_text().splitlines()[0] == 'new_york_times'
   assert [path.name for path in tmp_path.iterdir()] == ['text.txt', 'out.txt']
+  told = capsys.readouterr()
+  assert not told.err
+  assert [line[:13] for line in told.out.splitlines()] == [
+    *('pass 1: 2,418',) * 2,
+    'pass 2: 1,212',
+  ]
 
 
 @pytest.mark.parametrize(

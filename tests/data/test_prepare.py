@@ -55,9 +55,12 @@ def test_manual_with_json(tmp_path, capsys):
   assert 0 < store.held_out.mean() < 0.15
   assert audit['warnings'] == []
   assert 'Tokens a document' in captured.err
+  assert f'the store is in {out}\n' in captured.err
   start = time.monotonic()
   assert run('manual', out, tokenizer='train:wordpiece:6000') == 0
   assert time.monotonic() - start < 5
+  captured = capsys.readouterr()
+  assert captured.out.endswith(f'the store is in {out}\n') and not captured.err
 
 
 def test_audit_counts_what_is_dropped(tmp_path, vocab, capsys):

@@ -6,26 +6,15 @@ import sys
 
 import pytest
 
-DOORS = (
-  'analogies',
-  'attention',
-  'bench',
-  'embed',
-  'fill_mask',
-  'generate',
-  'next_sentence',
-  'ngram',
-  'predict',
-  'probe',
-  'report',
-  'score',
-  'senses',
-  'show_input',
-  'similarity',
-  'tables',
-  'weights',
-  'zero_shot',
-)
+from train import cli
+
+# Commands that take a config, by absl's flags -> what may follow --config.
+CONFIGURED = {
+  'train.main': 'bert_tiny',
+  'train.preflight': 'bert_base --topology v5litepod-16',
+  'train.sweep': 'transfer:task=rte --seeds 5',
+}
+DOORS = sorted({*cli.doors().values()} - {*CONFIGURED})
 # Refused before a model or JAX is needed; each names a file that is not there.
 REFUSED = (
   ('analogies', 'W'),
@@ -69,11 +58,16 @@ REFUSED = (
   ('main', '--config', 'bert_tiny:no_nsp,ltr_no_nsp'),
   ('main', '--config', 'gpt2:x'),
   ('main', '--config', 'variants'),  # has no get_config
+  ('minimal_pairs', 'W', 'none'),
+  ('minimal_pairs', 'W', __file__),
+  ('minimal_pairs', 'W', '.', '--figure', 'a.txt'),
+  ('phrases', 'none.txt', 'out.txt'),
   ('predict', 'W'),
   ('predict', 'W', '--text', ' '),
   ('predict', 'W', '--question', 'a', '--context', 'none.txt'),
   ('predict', 'W', '--text', 'a', '--output', 'a.jsonl'),
   ('preflight', '--config', 'bert_tiny'),
+  ('prepare', '--source=none.txt', '--tokenizer=none', '--out=out'),
   ('probe', 'W', '--data=none', '--out=out'),
   ('probe', 'W', '--data=.', '--out=out', '--tasks=poss'),
   ('probe', 'W', '--data=.', '--out=out', '--layers=top'),
@@ -93,6 +87,8 @@ REFUSED = (
   ('show_input', 'W', 'a', '--seed=1'),
   ('sweep', '--config', 'bert_tiny'),
   ('sweep', '--config', 'transfer:task=rte', '--workdir', f'{__file__}/x'),
+  ('tables',),
+  ('tables', '--table', 'bert/gleu'),
   ('weights',),
   ('similarity', 'W', 'none.txt'),
   ('similarity', 'W', '--compare', 'none'),
@@ -114,6 +110,8 @@ HEAVY = {
   'transformers',
 }
 CPU_SECONDS = 2.0
+# It says which tokenizers there are.
+ALLOWED = {'data.prepare': ['tokenizers']}
 # Runs the commands that it is told, a line each, in forks of itself; prints
 # for each a line of its exit code, output, messages, seconds and heavy imports.
 # With arguments it is that command, and its messages end in the last two.
@@ -126,9 +124,9 @@ def spent():
   return [used.ru_utime + used.ru_stime, heavy]
 
 def run(name, *arguments):
-  sys.argv[:] = [name, *arguments]
+  sys.argv[:] = [name.rpartition('.')[2], *arguments]
   try:
-    runpy.run_module('train.' + name, run_name='__main__')
+    runpy.run_module(name, run_name='__main__')
   except SystemExit as end:
     if isinstance(end.code, str):
       print(end.code, file=sys.stderr)
@@ -203,33 +201,40 @@ def forked():
 def test_help_is_there_at_once(door, tmp_path):
   done, seconds, heavy = run(tmp_path, door, '--help')
   assert done.returncode == 0
-  assert done.stdout.startswith(f'usage: python -m train.{door} [-h]')
+  assert done.stdout.startswith(f'usage: python -m {door} [-h]')
   assert seconds < CPU_SECONDS
-  assert not heavy
+  assert heavy == ALLOWED.get(door, [])
 
 
-@pytest.mark.parametrize(
-  ('door', 'example'),
-  [
-    ('main', '--config bert_tiny'),
-    ('preflight', '--config bert_base --topology v5litepod-16'),
-    ('sweep', '--config transfer:task=rte --seeds 5'),
-  ],
-)
-def test_commands_with_a_config_show_how_to_begin(door, example, tmp_path):
+@pytest.mark.parametrize('door', CONFIGURED)
+def test_commands_with_a_config_show_how_to_begin(door, tmp_path):
   done, seconds, heavy = run(tmp_path, door, '--help')
+  assert done.returncode == 0
   assert '--config: A shipped config' in done.stdout
-  assert ('--workdir: ' in done.stdout) == (door != 'preflight')
+  assert ('--workdir: ' in done.stdout) == (door != 'train.preflight')
   assert seconds < CPU_SECONDS and not heavy
   done, *_ = run(tmp_path, door)
-  assert done.stderr.endswith(f'python -m train.{door} {example}\n')
+  example = f'python -m {door} --config {CONFIGURED[door]}\n'
+  assert done.stderr.endswith(example)
+
+
+def module_of(name):
+  """Returns the module of a command, by its name or its file's."""
+  return cli.doors().get(name, f'train.{name}')
+
+
+def test_every_command_refuses_something():
+  refusing = {module_of(name) for name, *_ in REFUSED}
+  assert refusing == {*cli.doors().values()}
 
 
 @pytest.mark.parametrize('arguments', REFUSED, ids=' '.join)
 def test_bad_input_is_refused_at_once(arguments, forked, tmp_path):
-  done, seconds, heavy = forked(tmp_path, *arguments)
+  name, *rest = arguments
+  door = module_of(name)
+  done, seconds, heavy = forked(tmp_path, door, *rest)
   assert done.returncode in (1, 2)
   assert 'error: ' in done.stderr and 'Traceback' not in done.stderr
   assert seconds < CPU_SECONDS
-  assert not heavy
+  assert heavy == ALLOWED.get(door, [])
   assert not list(tmp_path.iterdir())

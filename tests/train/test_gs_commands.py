@@ -136,7 +136,9 @@ def test_fill_mask(run):
 def test_generate_and_score(there, run):
   written = f'{GS}/out/texts.jsonl'
   options = ('--max_new_tokens', '2', '--batch', '1', '--output', written)
-  run(train.generate, f'{GS}/gpt2', '--input', f'{GS}/prompts.jsonl', *options)
+  prompts = ('--input', f'{GS}/prompts.jsonl')
+  out, _ = run(train.generate, f'{GS}/gpt2', *prompts, *options)
+  assert out == f'1 texts are in {written}\n'
   found = json.loads(there['out/texts.jsonl'].data)
   assert found['prompt'] == 'The value'
   table = ('--log_probs', f'{GS}/out/tokens.csv', '--json')
@@ -159,8 +161,12 @@ def test_zero_shot(there, run, loopback):
 def test_weights(there, run):
   out, _ = run(train.weights, 'inspect', f'{GS}/bert', '--json')
   assert json.loads(out)['architecture'] == 'bert'
-  run(train.weights, 'import', f'{GS}/bert', f'{GS}/imported')
-  run(train.weights, 'export', f'{GS}/imported', f'{GS}/exported')
+  for job, *folders in (
+    ('import', f'{GS}/bert', f'{GS}/imported'),
+    ('export', f'{GS}/imported', f'{GS}/exported'),
+  ):
+    out, _ = run(train.weights, job, *folders)
+    assert out == '{} is written to {}.\n'.format(*folders)
   for name in ('model.safetensors', 'vocab.txt'):
     assert there[f'exported/{name}'].data == there[f'bert/{name}'].data
   out, _ = run(train.weights, 'inspect', f'{GS}/exported', '--json')
@@ -181,7 +187,8 @@ def test_fine_tuning(there, run, monkeypatch):
   assert results['steps'] == 2
   arguments = ('--input', f'{GS}/own/test.jsonl')
   written = f'{GS}/out/answers.jsonl'
-  run(train.predict, f'{GS}/tuned', *arguments, '--output', written)
+  out, _ = run(train.predict, f'{GS}/tuned', *arguments, '--output', written)
+  assert out.startswith(f'16 answers are in {written}\n')
   assert len(there['out/answers.jsonl'].data.splitlines()) == 16
   out, _ = run(train.report, f'{GS}/tuned', '--out', f'{GS}/drawn', '--json')
   assert json.loads(out)['steps_done'] == 2

@@ -1,9 +1,13 @@
 """The notebooks: their commands exist, and all of their cells run."""
 
 import ast
+import glob
 import json
+import os
 import pathlib
+import shutil
 import sys
+import types
 
 import nbclient
 import notebooks
@@ -53,6 +57,82 @@ def test_commands_exist_and_nothing_is_stored(path):
       link = part.partition(')')[0]
       if not link.startswith('https://'):
         assert (path.parent / link.partition('#')[0]).exists()
+
+
+class Install:
+  """The cell of colab.ipynb that installs, run in a folder.
+
+  Attributes:
+    inputs: what takes the place of /kaggle/input.
+    said: the commands that it would have run.
+  """
+
+  def __init__(self, folder):
+    self.inputs, self.said = folder / 'inputs', []
+    self._files = (pathlib.Path('setup.py'), pathlib.Path('train/main.py'))
+
+  def write_code(self, folder):
+    for file in self._files:
+      (folder / file).parent.mkdir(parents=True, exist_ok=True)
+      (folder / file).touch()
+
+  def run(self, code='sesame.tar.gz'):
+    (cell,) = [
+      ''.join(cell['source'])
+      for cell in cells_of(FOLDER / 'colab.ipynb', 'code')
+      if 'archives = ' in ''.join(cell['source'])
+    ]
+    assert cell.count("'/kaggle/input'") == 1
+    record = types.SimpleNamespace(
+      run=lambda words, check: self.said.append(words)
+    )
+    exec(
+      cell.replace("'/kaggle/input'", repr(str(self.inputs))),
+      {
+        **{'CODE': code, 'subprocess': record, 'glob': glob, 'os': os},
+        **{'pathlib': pathlib, 'shutil': shutil, 'sys': sys},
+      },
+    )
+    assert self.said[-1][-1].startswith('code[')
+
+  def has_code(self):
+    return all((pathlib.Path('code') / file).exists() for file in self._files)
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  return Install(tmp_path)
+
+
+@pytest.mark.parametrize('place', ['.', 'inputs/mine'])
+def test_colab_installs_an_archive(install, tmp_path, place):
+  install.write_code(tmp_path / 'clone')
+  (tmp_path / place).mkdir(parents=True, exist_ok=True)
+  shutil.make_archive(tmp_path / place / 'sesame', 'gztar', tmp_path / 'clone')
+  install.run()
+  assert install.has_code()
+
+
+@pytest.mark.parametrize('place', ['sesame', 'inputs/mine/sesame'])
+def test_colab_installs_an_unpacked_archive(install, tmp_path, place):
+  other = install.inputs / 'other'
+  other.mkdir(parents=True)
+  (other / 'setup.py').touch()  # of something else
+  install.write_code(tmp_path / place)
+  install.run()
+  assert install.has_code()
+
+
+def test_colab_tells_what_to_upload(install):
+  with pytest.raises(FileNotFoundError, match='sesame.tar.gz is not here. Mak'):
+    install.run()
+  assert not install.said
+
+
+def test_colab_installs_a_clone(install):
+  install.run('https://host/sesame')
+  assert install.said[0][:2] == ['git', 'clone']
 
 
 @pytest.mark.slow

@@ -51,6 +51,11 @@ def show(text: str = '') -> None:
     print(text, flush=True)
 
 
+def conclude(text: str, *, as_json: bool = False) -> None:
+  """Prints the last line of results, which are not `as_json`."""
+  (say if as_json else show)(text)
+
+
 @contextlib.contextmanager
 def lossy_output() -> Iterator[None]:
   """A context in which standard output may fail: files have the same."""

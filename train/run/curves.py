@@ -111,8 +111,8 @@ def print_results(results: Results, workdir: epath.PathLike) -> None:
     )
   rows = ledger.read(workdir)
   if rows:
-    console.say(ledger.sentence(rows))
-  console.say(
+    console.show('\n' + ledger.sentence(rows))
+  console.show(
     f'Everything is in {workdir}: results.json, curves.png, metrics.csv,'
     f' {ledger.FILE}'
   )

@@ -44,6 +44,13 @@ def test_figures_are_a_table_or_json(capsys):
   assert not printed.err
 
 
+def test_a_last_line_stands_beside_no_json(capsys):
+  console.conclude('all is in a.html')
+  assert capsys.readouterr() == ('all is in a.html\n', '')
+  console.conclude('all is in a.html', as_json=True)
+  assert capsys.readouterr() == ('', 'all is in a.html\n')
+
+
 def test_results_that_standard_output_does_not_take_end_nothing():
   program = (
     'from train.host import console\n'

@@ -347,7 +347,7 @@ def test_a_mean_of_kept_steps_is_weights(finished, run_command, tmp_path):
   workdir, _ = finished
   names = [f'{workdir}@{step}' for step in (8, 12)]
   told = run_command(weights, 'average', *names, 'mean')
-  assert f'The mean of {", ".join(names)} is written to mean.' in told.err
+  assert f'The mean of {", ".join(names)} is written to mean.' in told.out
   mean = opened.open_weights(tmp_path / 'mean')
   assert mean.model == opened.open_weights(workdir).model
   old, new, found = (

@@ -11,7 +11,6 @@ import hashlib
 import json
 import pathlib
 import shlex
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from train.host.files import Json
 from train.papers import (
   contrast_figure,
   contrasts,
+  small_hours,
   small_page,
   table_figures,
   table_plan,
@@ -435,28 +435,70 @@ class SmallTable:
         words += [f'{self._data or "DATA"}/{name}', '--limit', str(PAIRS_LIMIT)]
         print(shlex.join(words))
     tunings = sum(run.num_seeds for run in plan.runs)
+    finished = self._finished_durations(plan.cells)
+    seconds = small_hours.add_up(self._missing_durations(plan), finished)
+    source = (
+      'by the runs that are finished'
+      if finished
+      else f'guessed at {small_hours.SPEED / 1e9:.0f} GFLOP/s'
+    )
     console.say(
       f'{len(plan.pretrainings)} pre-trainings of {_steps(plan):,} steps in all'
-      f' and {tunings} fine-tunings. {self._expected(plan)}'
+      f' and {tunings} fine-tunings. About {seconds / 3600:.1f} hours,'
+      f' {source}.'
     )
 
-  def _expected(self, plan: Missing) -> str:
-    """Returns the hours that are left, by the seconds of what is finished."""
-    found = (each.pretraining.results for each in self.lines.values())
-    trained = [each for each in found if each and each['steps'] > 1]
-    tuned = []
-    for run in (run for cell in plan.cells for run in cell.runs):
+  def _missing_durations(self, plan: Missing) -> list[small_hours.Duration]:
+    durations = [
+      small_hours.of_pretraining(each.resolve()) for each in plan.pretrainings
+    ]
+    for run in plan.runs:
+      durations += [self._guess_tuning(run)] * run.num_seeds
+    for each, names in plan.asked:
+      durations += [self._guess_answers(each, name) for name in names]
+    return durations
+
+  def _finished_durations(
+    self, cells: Sequence[Cell]
+  ) -> list[small_hours.Duration]:
+    """Returns them with the seconds taken; what rows share counts once."""
+    durations = []
+    trained = {
+      line.pretraining.folder: line.pretraining for line in self.lines.values()
+    }
+    for each in trained.values():
+      if each.results is not None:
+        guess = small_hours.of_pretraining(each.resolve())
+        durations.append(guess._replace(taken=each.results['seconds']))
+      for name in self._questions.values():
+        answers = table_figures.read_summary(each.answers(name))
+        if answers is not None:
+          guess = self._guess_answers(each, name)
+          durations.append(guess._replace(taken=answers['seconds']))
+    runs = {run.key: run for cell in cells for run in cell.runs}
+    for run in runs.values():
       summary = table_figures.read_summary(run.summary)
-      if summary is not None and run.part.task != base.PRETRAINING:
-        tuned += [each['seconds'] for each in summary['runs']]
-    if not (trained and tuned):
-      return 'Finished runs tell the hours; there are none yet.'
-    seconds, steps = (
-      sum(each[name] for each in trained) for name in ('seconds', 'steps')
+      for each in summary['runs'] if summary else ():
+        durations.append(
+          self._guess_tuning(run)._replace(taken=each['seconds'])
+        )
+    return durations
+
+  def _guess_tuning(self, run: Run) -> small_hours.Duration:
+    config = self._work.engine.resolve(run)
+    size = table_plan.count_examples(run.part.task, None)
+    limit = config.data.train_limit
+    return small_hours.of_tuning(
+      config,
+      self._pretraining(run).resolve(),
+      min(size or limit, limit),
     )
-    seconds *= _steps(plan) / steps
-    seconds += statistics.fmean(tuned) * sum(r.num_seeds for r in plan.runs)
-    return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
+
+  def _guess_answers(self, run: Pretraining, name: str) -> small_hours.Duration:
+    config = run.resolve()
+    if name in self._objectives:
+      return small_hours.of_perplexity(config)
+    return small_hours.of_pairs(config, PAIRS_LIMIT)
 
   def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
     """Runs what is missing; returns {key of a failed run: its error}.

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shlex
 import time
 
@@ -19,6 +20,7 @@ from data.tasks import registry
 from data.text import languages
 from train.papers import (
   contrasts,
+  small_hours,
   small_table,
   table_plan,
   table_rows,
@@ -470,9 +472,44 @@ def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
   assert '/novels/*.txt' in lines[0] and lines[0].split()[-1] in lines[1]
   assert sum('-m train.sweep' in each for each in lines) == 4
   assert sum('-m train.minimal_pairs' in each for each in lines) == 4
-  # 6 s a step, 2 x 2,000 and 2 x 1 of them; 12 fine-tunings of 30 s.
   assert '4,002 steps in all and 12 fine-tunings' in err
-  assert f'About {(4002 * 6 + 12 * 30) / 3600:.1f} hours' in err
+  assert 'hours, by the runs that are finished.' in err
+
+
+def hours_of(make, capsys, **options):
+  capsys.readouterr()
+  make(dry_run=True, **options)
+  return float(re.search(r'About ([\d.]+) hours', capsys.readouterr().err)[1])
+
+
+def test_a_dry_run_guesses_hours_before_the_first_run(make, capsys):
+  jobs = []
+  for row in TABLE.rows:
+    config = settings.load_config(row.pretraining)
+    jobs += [small_hours.of_pretraining(config)] * 2
+    jobs += [small_hours.of_pairs(config, small_table.PAIRS_LIMIT)] * 2
+    tuning = settings.with_overrides(
+      settings.load_config('transfer:task=sst2'), small.RECIPE
+    )
+    jobs += [small_hours.of_tuning(tuning, config, 8_000)] * 2 * 3
+  hours = sum(job.seconds for job in jobs) / 3600
+  assert hours_of(make, capsys) == pytest.approx(hours, abs=0.05)
+  assert 1 < hours < 3
+
+
+def test_finished_runs_correct_the_hours_and_count_once(make, capsys):
+  """Two rows share a pre-training, which took 60 s in place of 900."""
+  full, less, none = TABLE.rows
+  same = dataclasses.replace(less, pretraining=full.pretraining)
+  table = dataclasses.replace(TABLE, rows=(full, same, none))
+  make(table, only=['full'])
+  job = small_hours.of_pretraining(ablation.get_config('bert'))
+  again = small_hours.of_pretraining(ablation.get_config('bert,untrained'))
+  tuned = 2 * 3 * 30
+  expected = 2 * again.seconds * 60 / job.seconds + 2 * tuned
+  only = ['less,sst2/accuracy', 'none,sst2/accuracy']
+  hours = hours_of(make, capsys, table=table, only=only)
+  assert hours == pytest.approx(expected / 3600, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -37,54 +37,56 @@ PAIR_TOKENS = 12  # of a sentence of BLiMP
 PARADIGMS = 67  # of BLiMP
 
 
-class Job(NamedTuple):
-  """A run, whose kind says which runs take time alike.
+class Duration(NamedTuple):
+  """The seconds of a run; runs of a kind take time alike.
 
   Attributes:
-    guess: seconds.
+    seconds: guessed by parameters and tokens.
     taken: seconds that it took; None: it is not finished.
   """
 
   kind: str
-  guess: float
+  seconds: float
   taken: float | None = None
 
 
-def add_up(missing: Sequence[Job], finished: Sequence[Job]) -> float:
+def add_up(missing: Sequence[Duration], finished: Sequence[Duration]) -> float:
   """Returns the seconds of missing runs, by those of finished ones."""
-  return sum(each.guess * _correction(each.kind, finished) for each in missing)
+  return sum(
+    each.seconds * _correction(each.kind, finished) for each in missing
+  )
 
 
-def _correction(kind: str, finished: Sequence[Job]) -> float:
+def _correction(kind: str, finished: Sequence[Duration]) -> float:
   alike = [each for each in finished if each.kind == kind] or finished
   if not alike:
     return 1.0
-  return sum(job.taken for job in alike) / sum(job.guess for job in alike)
+  return sum(each.taken for each in alike) / sum(each.seconds for each in alike)
 
 
-def of_pretraining(config: ml_collections.ConfigDict) -> Job:
-  """Returns the job of a pre-training."""
+def of_pretraining(config: ml_collections.ConfigDict) -> Duration:
+  """Returns the duration of a pre-training."""
   kind = f'pre-training of {config.model.name}'
   if config.train.num_epochs is not None:
-    return Job(kind, WORD_VECTORS)
+    return Duration(kind, WORD_VECTORS)
   tokens = sum(
     steps * length * rows
     for steps, length, rows, *_ in training_phases.check_phases(config)
   )
   weights = _layers(config.model) + _softmax(config)
-  return Job(kind, START + 6 * weights * tokens / SPEED)
+  return Duration(kind, START + 6 * weights * tokens / SPEED)
 
 
 def of_tuning(
   config: ml_collections.ConfigDict,
   pretraining: ml_collections.ConfigDict,
   examples: int,
-) -> Job:
-  """Returns the job of one seed of a fine-tuning of a pre-training."""
+) -> Duration:
+  """Returns the duration of one seed of a fine-tuning of a pre-training."""
   task, model = config.task, config.model.name
   read = examples * config.train.num_epochs
   if model in variants.WORD_MODELS:
-    return Job(f'{task.name}, {model}', START + read * WORD_MODELS[model])
+    return Duration(f'{task.name}, {model}', START + read * WORD_MODELS[model])
   layers = _layers(pretraining.model)
   dim = task.bilstm_dim
   trained = task.bilstm_layers * 2 * 4 * dim * (2 * dim + dim)
@@ -93,30 +95,30 @@ def of_tuning(
   flops = 2 * layers + 6 * trained if task.frozen else 6 * (layers + trained)
   kind = f'{task.name}, {"frozen" if task.frozen else "fine-tuned"}'
   tokens = read * TOKENS.get(task.name, task.max_length / 2)
-  return Job(kind, START + flops * tokens / SPEED)
+  return Duration(kind, START + flops * tokens / SPEED)
 
 
-def of_pairs(config: ml_collections.ConfigDict, limit: int) -> Job:
-  """Returns the job of scoring so many of each paradigm's pairs."""
+def of_pairs(config: ml_collections.ConfigDict, limit: int) -> Duration:
+  """Returns the duration of scoring so many of each paradigm's pairs."""
   tokens = PARADIGMS * limit * 2 * PAIR_TOKENS
   vocabulary = _vocabulary(config)
   weights = _layers(config.model) + vocabulary
   if config.train.objective != 'lm':  # each token is hidden in turn
     weights = PAIR_TOKENS * _layers(config.model) + vocabulary
-  return Job('pairs', START + 2 * weights * tokens / SPEED)
+  return Duration('pairs', START + 2 * weights * tokens / SPEED)
 
 
-def of_perplexity(config: ml_collections.ConfigDict) -> Job:
-  """Returns the job of scoring held-out text."""
+def of_perplexity(config: ml_collections.ConfigDict) -> Duration:
+  """Returns the duration of scoring held-out text."""
   tokens = config.eval.max_windows * config.model.max_length
   weights = _layers(config.model) + _softmax(config)
-  return Job('perplexity', START + 2 * weights * tokens / SPEED)
+  return Duration('perplexity', START + 2 * weights * tokens / SPEED)
 
 
 def _layers(model: ml_collections.ConfigDict) -> int:
   """Returns the parameters of the layers: embeddings are only looked up."""
   width = model.embed_dim
-  if model.name == 'lstm':
+  if 'lstm_dim' in model:
     cells = model.lstm_dim
     return model.num_layers * cells * (4 * (width + cells) + width)
   matrices = 3 if model.gated else 2

@@ -435,8 +435,8 @@ class SmallTable:
         words += [f'{self._data or "DATA"}/{name}', '--limit', str(PAIRS_LIMIT)]
         print(shlex.join(words))
     tunings = sum(run.num_seeds for run in plan.runs)
-    finished = self._finished_jobs(plan.cells)
-    seconds = small_hours.add_up(self._missing_jobs(plan), finished)
+    finished = self._finished_durations(plan.cells)
+    seconds = small_hours.add_up(self._missing_durations(plan), finished)
     source = (
       'by the runs that are finished'
       if finished
@@ -448,39 +448,43 @@ class SmallTable:
       f' {source}.'
     )
 
-  def _missing_jobs(self, plan: Missing) -> list[small_hours.Job]:
-    jobs = [
+  def _missing_durations(self, plan: Missing) -> list[small_hours.Duration]:
+    durations = [
       small_hours.of_pretraining(each.resolve()) for each in plan.pretrainings
     ]
     for run in plan.runs:
-      jobs += [self._tuning_job(run)] * run.num_seeds
+      durations += [self._guess_tuning(run)] * run.num_seeds
     for each, names in plan.asked:
-      jobs += [self._answering_job(each, name) for name in names]
-    return jobs
+      durations += [self._guess_answers(each, name) for name in names]
+    return durations
 
-  def _finished_jobs(self, cells: Sequence[Cell]) -> list[small_hours.Job]:
+  def _finished_durations(
+    self, cells: Sequence[Cell]
+  ) -> list[small_hours.Duration]:
     """Returns them with the seconds taken; what rows share counts once."""
-    jobs = []
+    durations = []
     trained = {
       line.pretraining.folder: line.pretraining for line in self.lines.values()
     }
     for each in trained.values():
       if each.results is not None:
-        job = small_hours.of_pretraining(each.resolve())
-        jobs.append(job._replace(taken=each.results['seconds']))
+        guess = small_hours.of_pretraining(each.resolve())
+        durations.append(guess._replace(taken=each.results['seconds']))
       for name in self._questions.values():
         answers = table_figures.read_summary(each.answers(name))
         if answers is not None:
-          job = self._answering_job(each, name)
-          jobs.append(job._replace(taken=answers['seconds']))
+          guess = self._guess_answers(each, name)
+          durations.append(guess._replace(taken=answers['seconds']))
     runs = {run.key: run for cell in cells for run in cell.runs}
     for run in runs.values():
       summary = table_figures.read_summary(run.summary)
       for each in summary['runs'] if summary else ():
-        jobs.append(self._tuning_job(run)._replace(taken=each['seconds']))
-    return jobs
+        durations.append(
+          self._guess_tuning(run)._replace(taken=each['seconds'])
+        )
+    return durations
 
-  def _tuning_job(self, run: Run) -> small_hours.Job:
+  def _guess_tuning(self, run: Run) -> small_hours.Duration:
     config = self._work.engine.resolve(run)
     size = table_plan.count_examples(run.part.task, None)
     limit = config.data.train_limit
@@ -490,7 +494,7 @@ class SmallTable:
       min(size or limit, limit),
     )
 
-  def _answering_job(self, run: Pretraining, name: str) -> small_hours.Job:
+  def _guess_answers(self, run: Pretraining, name: str) -> small_hours.Duration:
     config = run.resolve()
     if name in self._objectives:
       return small_hours.of_perplexity(config)

@@ -15,7 +15,7 @@ def tune(task, config=None, **overrides):
     settings.with_overrides(settings.load_config(name), recipe | overrides),
     config or ablation.get_config(),
     8_000,
-  ).guess
+  ).seconds
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def tune(task, config=None, **overrides):
 def test_a_pre_training_takes_about_the_measured_seconds(arg, seconds):
   """Those of a step in results/README.md, for 2,000 steps."""
   job = small_hours.of_pretraining(ablation.get_config(arg))
-  assert 2 / 3 < job.guess / (2_000 * seconds) < 3 / 2
+  assert 2 / 3 < job.seconds / (2_000 * seconds) < 3 / 2
 
 
 def test_a_larger_or_longer_run_takes_its_own_time():
@@ -36,13 +36,13 @@ def test_a_larger_or_longer_run_takes_its_own_time():
   # 8 times the layers' parameters, twice those of the softmax.
   layers, softmax = 2 * 128 * (4 * 128 + 3 * 320), 0.15 * 8_000 * 128
   ratio = 2 * (8 * layers + 2 * softmax) / (layers + softmax)
-  ours, theirs = (job.guess - small_hours.START for job in (first, second))
+  ours, theirs = (job.seconds - small_hours.START for job in (first, second))
   assert theirs / ours == pytest.approx(ratio, rel=0.01)
   for count in (
     small_hours.of_perplexity,
     lambda c: small_hours.of_pairs(c, 9),
   ):
-    assert count(large).guess > count(small_one).guess
+    assert count(large).seconds > count(small_one).seconds
   assert tune('sst2', large) > tune('sst2')
 
 
@@ -61,9 +61,13 @@ def test_fine_tunings_take_the_time_of_their_task():
 
 
 def test_finished_runs_correct_guesses_of_their_kind_first():
-  Job = small_hours.Job
-  missing = [Job('a', 10.0), Job('b', 10.0)]
+  Duration = small_hours.Duration
+  missing = [Duration('a', 10.0), Duration('b', 10.0)]
   assert small_hours.add_up(missing, []) == 20
-  finished = [Job('a', 10.0, 5.0), Job('a', 30.0, 15.0), Job('c', 10.0, 30.0)]
+  finished = [
+    Duration('a', 10.0, 5.0),
+    Duration('a', 30.0, 15.0),
+    Duration('c', 10.0, 30.0),
+  ]
   # b by all: 50 s in place of 50.
   assert small_hours.add_up(missing, finished) == 5 + 10

@@ -492,7 +492,7 @@ def test_a_dry_run_guesses_hours_before_the_first_run(make, capsys):
       settings.load_config('transfer:task=sst2'), small.RECIPE
     )
     jobs += [small_hours.of_tuning(tuning, config, 8_000)] * 2 * 3
-  hours = sum(job.guess for job in jobs) / 3600
+  hours = sum(job.seconds for job in jobs) / 3600
   assert hours_of(make, capsys) == pytest.approx(hours, abs=0.05)
   assert 1 < hours < 3
 
@@ -506,7 +506,7 @@ def test_finished_runs_correct_the_hours_and_count_once(make, capsys):
   job = small_hours.of_pretraining(ablation.get_config('bert'))
   again = small_hours.of_pretraining(ablation.get_config('bert,untrained'))
   tuned = 2 * 3 * 30
-  expected = 2 * again.guess * 60 / job.guess + 2 * tuned
+  expected = 2 * again.seconds * 60 / job.seconds + 2 * tuned
   only = ['less,sst2/accuracy', 'none,sst2/accuracy']
   hours = hours_of(make, capsys, table=table, only=only)
   assert hours == pytest.approx(expected / 3600, abs=0.05)

@@ -146,6 +146,25 @@ def test_a_wsd_goes_on_before_its_fall(
     runs.train(small_config(**longer), workdir, dry_run=True)
 
 
+def test_before_its_fall_a_wsd_takes_another_share(
+  finished, small_config, tmp_path
+):
+  workdir = shutil.copytree(finished[0], tmp_path / 'copy')
+  shutil.rmtree(workdir / 'checkpoints' / '12')
+  file = workdir / 'config.json'
+  config = json.loads(file.read_text())
+  config['optim']['schedule'] = 'wsd'
+  file.write_text(json.dumps(config))
+  wsd = {'optim__schedule': 'wsd'}
+  runs.train(small_config(**wsd, optim__decay_share=0.1), workdir, dry_run=True)
+  with pytest.raises(
+    ValueError, match='would change .*\n.*decay_share: 0.2 th'
+  ):
+    runs.train(
+      small_config(**wsd, optim__decay_share=0.9), workdir, dry_run=True
+    )
+
+
 def test_a_run_that_has_not_ended_is_to_end_first(
   finished, small_config, tmp_path
 ):

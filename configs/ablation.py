@@ -1,10 +1,12 @@
 r"""Small models of one text and one budget, whose pre-training is varied.
 
-2 layers of 128, 2,000 steps of 4,096 tokens (8 M in all) of any text: 10 to 20
-minutes on 2 CPU cores. The tables give it books and the articles of WikiText-2.
-The layers' form and the optimiser are those of `bert_tiny:modern` and
-`gpt_tiny:modern`, which learn in such a budget; what is predicted is the
-paper's: next sentences, too, and masks at 15 %.
+Hardware: 2 CPU cores, 10 to 20 minutes.
+
+2 layers of 128, 2,000 steps of 4,096 tokens (8 M in all) of any text. The
+tables give it books and the articles of WikiText-2. The layers' form and the
+optimiser are those of `bert_tiny:modern` and `gpt_tiny:modern`, which learn in
+such a budget; what is predicted is the paper's: next sentences, too, and masks
+at 15 %.
 
 `ablation:word2vec` are vectors of words of 100 features, for which word2vec
 reads all of the text five times, as by default.

@@ -1,5 +1,7 @@
 r"""BERT-Base as published (Devlin et al. 2018, section 3 and appendix A.2).
 
+Hardware: v5litepod-16.
+
 BooksCorpus and English Wikipedia, 3,300 M words; 1,000,000 steps of 256
 sequences, 90 % of them at length 128. The paper took 4 days on 16 TPU chips;
 this is meant for 16 chips of 16 GB or more. Expected: held-out masked-LM

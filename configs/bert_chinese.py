@@ -1,5 +1,7 @@
 r"""Chinese BERT-Base (google-research/bert, multilingual.md, 2018).
 
+Hardware: v5litepod-16.
+
 Chinese Wikipedia, in simplified and traditional characters; each character is a
 word. The vocabulary has 21,128 pieces, lower-cased. Steps, batches and rates
 are bert_base's. Meant for 16 chips of 16 GB or more. Expected, as released:

@@ -1,5 +1,7 @@
 r"""BERT-Large as published (Devlin et al. 2018, section 3 and appendix A.2).
 
+Hardware: v5litepod-16 or larger.
+
 The recipe of bert_base at 24 layers of 1,024. The paper took 4 days on 64 TPU
 chips. Expected: held-out masked-LM perplexity 3.2 (Table 6: 3.23).
 

@@ -1,5 +1,7 @@
 r"""Multilingual BERT-Base, cased (google-research/bert, multilingual.md, 2018).
 
+Hardware: v5litepod-16.
+
 The Wikipedias of 104 languages, of which Chinese in two scripts is one: 103
 sources. A language with a share p of the text has p^0.7, renormalised, of the
 examples and of the words that the vocabulary of 119,547 pieces is trained on

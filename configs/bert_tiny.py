@@ -1,9 +1,11 @@
 """BERT-Tiny on the documentation that ships inside every Python: no download.
 
-The default config. 3 to 12 minutes on 2 CPU cores; the corpus is 460 documents,
-half a million tokens. Sizes: google-research/bert's BERT-Tiny. Expected at the
-end: held-out masked-LM perplexity 0.40 of the unigram perplexity, NSP accuracy
-0.72 (mean of 2 seeds, results/bert_tiny.json).
+Hardware: 2 CPU cores, 3 to 12 minutes.
+
+The default config. The corpus is 460 documents, half a million tokens. Sizes:
+google-research/bert's BERT-Tiny. Expected at the end: held-out masked-LM
+perplexity 0.40 of the unigram perplexity, NSP accuracy 0.72 (mean of 2 seeds,
+results/bert_tiny.json).
 
   python -m train.main --config bert_tiny
   python -m train.main --config bert_tiny:modern

@@ -1,5 +1,7 @@
 """Models of the Brown corpus, for python -m train.tables --table lm/brown.
 
+Hardware: 2 CPU cores.
+
 Bengio et al. 2003, Table 1: 800,000 words to train on, 17,905 types. The table
 makes the store of the text and sets data.folder. Rates, decay and the number of
 epochs were chosen on the 200,000 words that follow the training text; the table

@@ -1,5 +1,7 @@
 """DistilBERT: 6 layers that learn masked tokens from BERT's (Sanh et al. 2019).
 
+Hardware: 8 GPUs.
+
 Sizes, initial layers and the weights of the losses as published: half of the
 layers of BERT-Base, no next sentences (its token types stay, which DistilBERT
 drops). The paper trains on BERT's own text in batches of up to 4,000 rows, on 8

@@ -1,5 +1,7 @@
 r"""Fine-tuning of a small model that learns from a large one, its teacher.
 
+Hardware: any.
+
   python -m train.main --config distill:task=mrpc --config.data.source=glue \
     --config.init.teacher=runs/mrpc
 

@@ -1,5 +1,7 @@
 r"""ELMo as published: the 1 Billion Word Benchmark, 10 epochs.
 
+Hardware: v5litepod-16.
+
 Peters et al. 2018, section 3.4, and bilm-tf's bin/train_elmo.py: 768,648,884
 tokens, 793,471 words, 3 x 128 rows of 20 words, 93.6 million parameters and a
 softmax of 406 million. Expected: a test perplexity of 39.7, the mean of both

@@ -1,5 +1,7 @@
 """ELMo-Small on a folder of books: a real corpus for one small machine.
 
+Hardware: one small machine.
+
 The published small size. On 100 English novels (78 MB, 15.8 M training words, 7
 held out): 0.266 of the unigram perplexity in the worse direction (149 and 147
 of 561) after 1,200 steps, 0.77 M words each, in 11 minutes on 2 CPU cores.

@@ -1,5 +1,7 @@
 """ELMo-Tiny on the documentation inside every Python: no download.
 
+Hardware: 2 CPU cores, 2 to 4 minutes.
+
 256 cells, projected to 64. 0.356 of the unigram perplexity in the worse
 direction (201 and 199 of 564) after 600 steps (chosen on the same held-out
 text), in two and a half minutes on 2 CPU cores.

@@ -1,5 +1,7 @@
 r"""ERNIE 1.0 (Sun et al. 2019; PaddlePaddle/ERNIE, release/r2.0, ERNIE/).
 
+Hardware: 8 GPUs.
+
 Its BERT-Base has ReLU, 513 positions and 18,000 pieces, Chinese characters and
 their like. Words are masked whole, each drawn by itself; they are jieba's, as
 the release's analyser of words and entities is not published. 1,000,000 steps

@@ -1,5 +1,7 @@
 """GloVe on a folder of books: vectors of words on one small machine.
 
+Hardware: 1 CPU core, 14 minutes.
+
 On 100 English novels (lower-cased, 16 M words with marks, 24.5 M counts, 15
 passes), seed 1: 25.9 % of the analogies among 30,000 words (46.0 % of the
 semantic, 24.8 % of the syntactic ones) and WordSim-353 0.234;

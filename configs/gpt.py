@@ -1,5 +1,7 @@
 r"""GPT as published (Radford et al. 2018, section 4.1).
 
+Hardware: v5litepod-8.
+
 BooksCorpus, 100 epochs of 64 windows of 512 contiguous tokens, never across
 documents; GPT's own Adam and cosine. Expected: token perplexity 18.4, with
 GPT's vocabulary as data.tokenizer (a folder with encoder_bpe_40000.json and

@@ -1,5 +1,7 @@
 r"""GPT-2 (Radford et al. 2019): windows of 1,024 tokens, 512 a step.
 
+Hardware: v5litepod-32.
+
 WebText was never released; any large text of the web will do. The paper names
 batch and context; rate, schedule and steps are usual ones for 124 M parameters.
 Expected: no published figure for training (the released 124 M model scores 29.4

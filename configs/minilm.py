@@ -1,5 +1,7 @@
 r"""MiniLM: 6 layers of 384 that learn how BERT-Base's tokens relate.
 
+Hardware: 8 GPUs.
+
 The student's last layer learns the relations between queries, keys and values
 of the teacher's last, whose width and heads may be others (Wang et al. 2021,
 MiniLMv2; 2020, MiniLM, has attention's probabilities in place of the first

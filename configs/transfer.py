@@ -1,5 +1,7 @@
 r"""Fine-tuning on a task of the GPT and BERT papers, or on one's own.
 
+Hardware: any.
+
   python -m train.main --config transfer:task=mrpc \
     --config.init.weights=google-bert/bert-base-uncased \
     --config.data.source=glue

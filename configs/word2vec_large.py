@@ -1,5 +1,7 @@
 """word2vec of a million words on a slice of TPUs.
 
+Hardware: v5litepod-16.
+
 The sizes of the vectors published with word2vec (100 billion words of news):
 300 numbers, CBOW with 5 sampled words. Prepare the token store first; text may
 be joined to phrases before, by python -m data.phrases. Plan it on any machine:

@@ -2,7 +2,7 @@
 
   sesame NAME ARGUMENTS       # a program of the list below
   sesame NAME --help          # the options of this program
-  sesame configs              # the shipped configs
+  sesame configs              # the shipped configs, and their hardware
   sesame tables               # the tables of papers, what to run for them, and
                               # the hours of the runs in results/
   sesame topologies           # the TPU slices and GPUs that preflight knows
@@ -16,6 +16,7 @@ import ast
 import importlib.metadata
 import json
 import pathlib
+import re
 import runpy
 import sys
 
@@ -37,6 +38,9 @@ _sesame() {
   [[ $word == = ]] && word=
   [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}
   [[ $COMP_CWORD == 1 ]] && before=sesame
+  # In zsh it is one, and its completions have the option, too.
+  local option=
+  [[ $word == --*=* ]] && before=${word%%=*} && option=$before= word=${word#*=}
   case $before in
     sesame) COMPREPLY=($(compgen -W "@DOORS@" -- "$word")) ;;
     completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
@@ -51,13 +55,17 @@ _sesame() {
          COMPREPLY=($(compgen -f -- "$word"))
        fi ;;
   esac
+  COMPREPLY=("${COMPREPLY[@]/#/$option}")
 }
 complete -o filenames -F _sesame sesame
 """
 SHELLS = {
   'bash': _BASH,
-  # zsh runs bash's functions.
-  'zsh': f'autoload -Uz bashcompinit && bashcompinit\n{_BASH}',
+  # zsh runs bash's functions, once it completes at all.
+  'zsh': f"""
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+autoload -Uz bashcompinit && bashcompinit
+{_BASH}""",
 }
 
 
@@ -73,14 +81,19 @@ def doors() -> dict[str, str]:
 
 
 def shipped_configs() -> dict[str, str]:
-  """Returns the shipped configs' hardware (train.platform) and titles."""
+  """Returns the hardware and titles of the shipped configs' docstrings."""
   from train.run import settings
 
   folder = pathlib.Path(configs.__file__).parent
+  files = {name: folder / f'{name}.py' for name in settings.shipped_names()}
+  hardware = {
+    name: re.search(r'^Hardware: (.+)\.$', _docstring(file), re.MULTILINE)[1]
+    for name, file in files.items()
+  }
+  width = max(map(len, hardware.values()))
   return {
-    name: f'{settings.load_config(name).train.platform:4}  '
-    + _title(folder / f'{name}.py')
-    for name in settings.shipped_names()
+    name: f'{hardware[name]:{width}}  {_title(file)}'
+    for name, file in files.items()
   }
 
 
@@ -119,10 +132,14 @@ def topologies() -> list[str]:
   return [*topology.names(), *cards]
 
 
+def _docstring(path: pathlib.Path) -> str:
+  """Returns a module's docstring, without importing."""
+  return ast.get_docstring(ast.parse(path.read_text())) or ''
+
+
 def _title(path: pathlib.Path) -> str:
-  """Returns the first paragraph of a module's docstring, without importing."""
-  text = ast.get_docstring(ast.parse(path.read_text())) or ''
-  return ' '.join(text.split('\n\n')[0].split())
+  """Returns the first paragraph of a module's docstring."""
+  return ' '.join(_docstring(path).split('\n\n')[0].split())
 
 
 def _module_title(module: str) -> str:

@@ -6,10 +6,14 @@ python -m train.predict WORKDIR --question 'Who wrote it?' --context FILE
 
 --input is a file in the official format of the task, a file of a task of your
 own, or a folder of the official files, of which the test set is read unless
---split names another split. The ending of --output chooses its format: .jsonl
-with probabilities, or the format of the task's scorer or leaderboard (GLUE:
-.tsv, or .zip, which collects the files of all tasks; SQuAD: .json; SWAG: .csv;
-entities: .txt in columns; roles: .props; coreference: .conll).
+--split names another split. For a task of your own it may be a data set of
+Hugging Face, too: hf:NAME[:CONFIG][:SPLIT], without SPLIT its only split or
+else train, or the folder in which save_to_disk left a split.
+
+The ending of --output chooses its format: .jsonl with probabilities, or the
+format of the task's scorer or leaderboard (GLUE: .tsv, or .zip, which collects
+the files of all tasks; SQuAD: .json; SWAG: .csv; entities: .txt in columns;
+roles: .props; coreference: .conll).
 
 One input on the command line is answered at once, with probabilities. Its
 options depend on the task:
@@ -39,7 +43,7 @@ def main() -> None:
   parser = command.parser('predict', __doc__)
   add = parser.add_argument
   add('workdirs', metavar='WORKDIR', nargs='+', help=HELP)
-  add('--input', help='file or folder to read')
+  add('--input', help='file or folder to read, or hf:NAME[:CONFIG][:SPLIT]')
   add('--output', help='file to write')
   add(
     '--split',
@@ -153,13 +157,15 @@ def _run(arguments: argparse.Namespace) -> None:
   from etils import epath
 
   from data.scoring import scores, submissions
+  from data.tasks import files as task_files
   from data.tasks import registry
   from data.tasks.examples import Example, Task
   from train.transfer import predictors
 
   def split_of(task: Task) -> str:
-    path = epath.Path(arguments.input)
-    named = None if path.is_dir() else registry.split_of(task, path)
+    path, named = epath.Path(arguments.input), None
+    if not (path.is_dir() or task_files.is_named(arguments.input)):
+      named = registry.split_of(task, path)
     return arguments.split or named or 'test'
 
   def read(task: Task) -> list[Example]:
@@ -193,9 +199,9 @@ def _run(arguments: argparse.Namespace) -> None:
   )
   console.say(f'{len(predictions):,} answers are in {arguments.output}')
   if found:
-    console.print_figures(
-      found, f'{task.title}, {name}', as_json=arguments.json
-    )
+    of_set = task_files.is_named(arguments.input)
+    title = f'{task.title}, {arguments.input if of_set else name}'
+    console.print_figures(found, title, as_json=arguments.json)
 
 
 if __name__ == '__main__':

@@ -36,6 +36,8 @@ KNOWN_TESTS = {  # test sets of GLUE's server with labels published elsewhere
 # Families of what a row of task models is run from, beside language models.
 VECTORS = 'vectors'  # a file of vectors of words
 NO_WEIGHTS = 'none'  # drawn vectors of words
+# Kinds of pre-trainings beside `VECTORS`, see `Row.kind`.
+TRAINED, UNTRAINED = 'trained', 'untrained'
 # Fields of rows with published weights.
 BERT_BASE, BERT_LARGE, CASED_BASE, CASED_LARGE, MULTILINGUAL, MULTI_CASED = (
   dict(family='bert', needs=f'{size}, such as google-bert/{name}')
@@ -166,6 +168,14 @@ class Row:
   pretraining: str = ''
   changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+  @property
+  def kind(self) -> str:
+    """The kind of the row's pre-training: `TRAINED`, `UNTRAINED`, `VECTORS`."""
+    if self.family == VECTORS:
+      return VECTORS
+    _, _, words = self.pretraining.partition(':')
+    return UNTRAINED if UNTRAINED in words.split(',') else TRAINED
+
 
 @dataclasses.dataclass(frozen=True)
 class Contrast:
@@ -175,11 +185,14 @@ class Contrast:
     claim: the argument, a sentence.
     better: the name of the row that should be above.
     worse: of the other.
+    published: of two quoted rows, whose published figures differ by the same
+      thing; empty: `better` and `worse` have published figures of their own.
   """
 
   claim: str
   better: str
   worse: str
+  published: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

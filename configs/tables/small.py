@@ -11,8 +11,8 @@ from configs.tables import base, sesame_elmo
 from configs.tables.base import Column, Part, Row, TaskModel
 
 # One recipe for all rows. Its rate is the best of 3e-4, 1e-3 and 3e-3 for a
-# BERT of 2 layers of 128, by SST-5 and SciTail, which judge no row
-# (results/README.md); 3e-4, the highest of Turc et al. 2019, learns little.
+# BERT of 2 layers of 128 on SciTail, which judges no row (results/README.md);
+# 3e-4, the highest of Turc et al. 2019, learns little.
 RECIPE = {
   'optim.learning_rate': 1e-3,
   'train.global_batch': 32,
@@ -48,7 +48,9 @@ def _judge(task: str, metric: str, recipe: dict[str, Any] = RECIPE) -> Column:
 
 SST2 = _judge('sst2', 'accuracy')
 MRPC = _judge('mrpc', 'accuracy')
+MRPC_F1 = _judge('mrpc', 'f1')
 STSB = _judge('stsb', 'spearman')
+STSB_PEARSON = _judge('stsb', 'pearson')
 COLA = _judge('cola', 'matthews')
 SQUAD1 = _judge('squad1', 'f1', SQUAD)
 PANX = _judge('panx_en', 'f1', NAMES)
@@ -57,38 +59,52 @@ SENTENCES = (SST2, MRPC, STSB, COLA)
 NOTES = (
   'Every row is pre-trained by this table on the same books and articles of'
   ' Wikipedia (WikiText-2) with the same budget (configs/ablation.py), unless'
-  ' its name says otherwise, and fine-tuned by one recipe at one rate, chosen'
-  ' of three on SST-5 and SciTail.'
+  ' its name says otherwise, and fine-tuned by one recipe at one rate, the'
+  ' best of three on SciTail, which judges no row.'
   ' Frozen features and vectors of words have recipes of their own. Published'
   ' figures are of models a hundred times larger; only the signs of differences'
   ' compare.',
   'Ours: mean and standard deviation over all fine-tunings, which read at most'
   ' 8,000 examples; of PAN-X and SQuAD 2,000 examples of dev are scored.',
-  'An interval is of 95 %, by the deviation between pre-trainings, pooled'
-  ' over the rows, each pre-training being the mean of its fine-tunings.'
-  ' Between rows of the same pre-trainings it is by that of fine-tunings. A row'
-  ' of equal scores in a column does not count for it. The intervals leave out'
-  ' how the examples of dev were chosen.',
+  'An interval is of 95 %, by the deviation between pre-trainings, each being'
+  ' the mean of its fine-tunings. As two pre-trainings of a row tell little of'
+  ' it, it is pooled over the rows of a column whose pre-trainings are of one'
+  ' kind (trained; untrained; vectors of words), but for rows of equal scores;'
+  ' rows of the same pre-trainings count once. Of rows of two kinds the'
+  ' deviations are joined by the formula of Welch and Satterthwaite.',
+  'Between rows of the same pre-trainings the interval is by the deviation of'
+  ' fine-tunings: it holds for these pre-trainings, and not for another'
+  ' pre-training. All intervals leave out how the examples of dev were chosen.',
 )
 PAIRS_NOTE = (
   "BLiMP's pairs are scored by log-probabilities of a model that reads to the"
   ' right, and by pseudo-log-likelihoods of one that reads both sides: these do'
-  ' not compare.'
+  ' not compare, and no argument joins them. The row with a BiLSTM has none, as'
+  ' its pre-training answers without the BiLSTM.'
 )
 WORD_NOTE = (
   'word2vec reads all of the text five times, the others less than half of'
-  " them; ELMo's task models learn from its vectors, by recipes of their own."
+  " them; ELMo's task models learn from its vectors, by recipes of their own,"
+  ' whose rate falls to 0 like that of the other rows.'
 )
+
+# In place of what waits for scores of dev in a word model's own recipe.
+UNSCORED = {
+  'train.patience': None,
+  'train.plateau': None,
+  'optim.schedule': 'linear',
+}
 
 
 def _word_model(name: str, recipe: dict[str, Any]) -> TaskModel:
   """Returns a model on vectors of words, of as many examples as the others.
 
   Its own settings come before those of a column, whose number of examples and
-  choice of the last epoch stay.
+  choice of the last epoch stay. As no epoch but the last is scored, its rate
+  falls by a schedule, like those of the other rows.
   """
   kept = ('data.train_limit', 'data.eval_limit')
-  own = variants.WORD_MODELS[name] | recipe | {'train.patience': None}
+  own = variants.WORD_MODELS[name] | recipe | UNSCORED
   return TaskModel(name, {k: v for k, v in own.items() if k not in kept})
 
 

@@ -17,20 +17,30 @@ TABLE = base.Table(
   id='small/gpt_ablation',
   title='Ablations of GPT, at a small size (dev)',
   source='Radford et al. 2018, Table 5',
-  columns=(*small.SENTENCES, small.PANX, small.BLIMP),
+  columns=(
+    small.SST2,
+    small.MRPC_F1,
+    small.STSB_PEARSON,
+    small.COLA,
+    small.PANX,
+    small.BLIMP,
+  ),
   maker='small_table',
   seeds=3,
   notes=(
     *small.NOTES,
     small.WORD_NOTE,
-    "Published: MRPC's F1, STS-B's Pearson correlation, of the test server.",
+    'The published figures are of the test server.',
+    'The paper finds that the auxiliary loss helps on larger sets. On these'
+    ' tasks, whose sets are smaller, its own scores are lower with the loss. So'
+    ' that is the argument here: where it holds, ours agree with the paper.',
     "The LSTM is pre-trained by GPT's Adam at 2e-3 on a cosine, which was not"
     ' tried beside others; the GPT by Muon at the better of two rates.',
   ),
   contrasts=(
     Contrast('Pre-training helps', FULL, UNTRAINED),
     Contrast('Pre-training is better than vectors of words', FULL, WORDS),
-    Contrast('The auxiliary loss helps', FULL, NO_LOSS),
+    Contrast('The auxiliary loss lowers scores of small sets', NO_LOSS, FULL),
     Contrast('A Transformer is better than an LSTM', FULL, LSTM),
   ),
   rows=(

@@ -98,6 +98,7 @@ class Features:
       vocabulary.
     characters: int16 [W, 50], of whole words; None if no model reads them.
     truncated: number of examples that lost tokens.
+    most_lost: how many tokens a row lost at most.
   """
 
   num_rows: int
@@ -115,6 +116,7 @@ class Features:
   words: tuple[str, ...] | None = None
   characters: np.ndarray | None = None
   truncated: int = 0
+  most_lost: int = 0
 
   def __len__(self) -> int:
     return len(self.examples)

@@ -23,8 +23,6 @@ from data.inputs.features import (
 )
 from data.inputs.word_numbers import WordNumbers
 from data.tasks.examples import ChoiceExample, Example, Task, TextExample
-from data.vocabulary.bpe import BPE
-from data.vocabulary.byte_bpe import ByteBPE
 from data.vocabulary.tokenization import EncoderTokenizer, Tokenizer
 
 FORMS = {
@@ -176,13 +174,16 @@ def symbols_of(tokenizer: Tokenizer, form: Form) -> Symbols:
   ):
     between = (tokenizer.sep_id,) * tokenizer.separators
     return Symbols(tokenizer.cls_id, between, tokenizer.sep_id)
-  if form.left_to_right and isinstance(tokenizer, BPE):
-    return Symbols(
-      tokenizer.start_id, (tokenizer.delimiter_id,), tokenizer.classify_id
-    )
-  if form.left_to_right and isinstance(tokenizer, ByteBPE):
-    end = tokenizer.end_of_text_id
-    return Symbols(end, (end,), end)
+  if form.left_to_right:
+    from data.vocabulary import bpe, byte_bpe  # an encoder reads neither
+
+    if isinstance(tokenizer, bpe.BPE):
+      return Symbols(
+        tokenizer.start_id, (tokenizer.delimiter_id,), tokenizer.classify_id
+      )
+    if isinstance(tokenizer, byte_bpe.ByteBPE):
+      end = tokenizer.end_of_text_id
+      return Symbols(end, (end,), end)
   expected = 'pieces: WordPiece or a byte-pair encoding'
   if form.token_types:
     expected = 'a vocabulary with [CLS] and [MASK]'
@@ -269,13 +270,14 @@ def _encode_rows(
     num_rows *= len(rows_of[0][0])
   first, between, last = framing.symbols.arrays()
   framed, second_starts, numbers = [], [], []
-  truncated = set()
+  lost = {}
   for number, rows in enumerate(rows_of):
     for texts in rows:
       texts = [ids[text] for text in texts]
       parts = cut(texts, framing)
-      if sum(len(t) for kept in parts for t in kept) < sum(map(len, texts)):
-        truncated.add(number)
+      left = sum(len(t) for kept in parts for t in kept)
+      if left < (full := sum(map(len, texts))):
+        lost[number] = max(full - left, lost.get(number, 0))
       numbers += [number] * len(parts)
       for kept in parts:
         if framing.form.apart:
@@ -301,7 +303,8 @@ def _encode_rows(
     labels=labels[of_features],
     label_mask=np.array([e.is_labelled for e in examples], bool)[of_features],
     examples=of_features,
-    truncated=len(truncated),
+    truncated=len(lost),
+    most_lost=max(lost.values(), default=0),
   )
 
 

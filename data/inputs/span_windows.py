@@ -61,7 +61,7 @@ def encode(
   nowhere = np.full((most + len(last), 2), -1, np.int32)
   never = np.zeros(most + len(last), bool)
   rows, places, bests, second_starts, labels, numbers = [], [], [], [], [], []
-  truncated = 0
+  lost = []
 
   def add(found: list, before: tuple, window: tuple) -> None:
     """Adds the parts before a window and its own, as one row or as two."""
@@ -70,7 +70,7 @@ def encode(
   for number, example in enumerate(examples):
     ids, spans = contexts[example.context]
     question = questions[example.question]
-    truncated += len(question) > max_query
+    lost.append(max(len(question) - max_query, 0))
     question = question[:max_query]
     answer = None
     if example.answers:
@@ -113,7 +113,8 @@ def encode(
     examples=np.array(numbers, np.int32),
     token_spans=flatten(places)[0],
     max_context=flatten(bests)[0],
-    truncated=truncated,
+    truncated=np.count_nonzero(lost),
+    most_lost=max(lost, default=0),
   )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from data.inputs.features import Features, Framing, flatten, label_numbers
 from data.tasks.examples import TaggedExample, Task
 from data.vocabulary import tag_schemes
-from data.vocabulary.byte_bpe import ByteBPE
 
 
 def encode(
@@ -26,11 +25,10 @@ def encode(
   if framing.bioul:
     names = tag_schemes.bioul_labels(names)
   numbers = {tag: number for number, tag in enumerate(names)}
-  unknown = (
-    tokenizer.end_of_text_id
-    if isinstance(tokenizer, ByteBPE)
-    else tokenizer.unk_id
-  )
+  # A byte-level BPE lacks no text: a word without tokens is its end of text.
+  unknown = tokenizer.unk_id
+  if unknown is None:
+    unknown = framing.symbols.last
   has_predicates = any(e.predicate is not None for e in examples)
   if has_predicates and framing.document_context:
     raise ValueError(
@@ -38,7 +36,7 @@ def encode(
       'predicate has words of its own sentence only'
     )
   rows, indices, labels, types, owners, second_starts = [], [], [], [], [], []
-  truncated = number = 0
+  lost, number = [], 0
   for group in _groups(examples, framing.document_context):
     encoded = tokenizer.encode_words([example.words for example in group])
     text = _Text([word or [unknown] for words in encoded for word in words])
@@ -50,7 +48,7 @@ def encode(
       predicate = None
       if example.predicate is not None:
         predicate = word + example.predicate
-      before, behind, is_cut = _around(text, predicate, framing)
+      before, behind, num_cut = _around(text, predicate, framing)
       none = [np.full(len(part), -1, np.int32) for part in (before, behind)]
       room = framing.max_length - len(before) - len(behind)
       for begin, end in text.chunks(*own, room):
@@ -68,8 +66,8 @@ def encode(
         types.append((np.zeros(len(before), bool), is_predicate, in_second))
         second_starts.append(len(before) + len(words) + len(behind[:between]))
         owners.append(number)
-        is_cut |= cut
-      truncated += is_cut
+        num_cut = max(num_cut, cut)
+      lost.append(num_cut)
       word, number = own[1], number + 1
   tokens, offsets = flatten(rows)
   labelled = np.array([e.is_labelled for e in examples], bool)
@@ -89,7 +87,8 @@ def encode(
     token_types=flatten(types)[0].astype(np.int8)
     if has_predicates and has_types
     else None,
-    truncated=truncated,
+    truncated=np.count_nonzero(lost),
+    most_lost=max(lost, default=0),
   )
 
 
@@ -105,14 +104,14 @@ def _numbers_of(
 
 def _around(
   text: '_Text', predicate: int | None, framing: Framing
-) -> tuple[np.ndarray, np.ndarray, bool]:
+) -> tuple[np.ndarray, np.ndarray, int]:
   """Returns the ids before and behind the words of a row.
 
   They hold the predicate's word, if any, cut to half of the row; the third
-  value is whether it was cut.
+  value is how many pieces it lost.
   """
   first, between, last = framing.symbols
-  is_cut = False
+  num_cut = 0
   if framing.form.apart:
     before, behind = [], []
   elif predicate is None:
@@ -120,12 +119,12 @@ def _around(
   else:
     pieces = text.ids[text.bounds[predicate] : text.bounds[predicate + 1]]
     kept = pieces[: (framing.max_length - 2 - len(between)) // 2]
-    is_cut = len(kept) < len(pieces)
+    num_cut = len(pieces) - len(kept)
     if framing.form.left_to_right:
       before, behind = [first, *kept, *between], [last]
     else:
       before, behind = [first], [*between, *kept, last]
-  return np.array(before, np.int32), np.array(behind, np.int32), is_cut
+  return np.array(before, np.int32), np.array(behind, np.int32), num_cut
 
 
 def _groups(
@@ -165,12 +164,12 @@ class _Text:
 
   def row(
     self, begin: int, end: int, first: int, last: int, room: int, at_last: bool
-  ) -> tuple[slice, np.ndarray, bool]:
+  ) -> tuple[slice, np.ndarray, int]:
     """Fills a row of `room` pieces with the words [begin, end) and context.
 
     The context is whole words of [first, last). A word's label is at its last
     piece with `at_last`, else at its first. Returns the row's place in `ids`;
-    words, int32 [T], -1 at unlabelled pieces; and whether a piece of the chunk
+    words, int32 [T], -1 at unlabelled pieces; and how many pieces of the chunk
     found no room.
     """
     bounds = self.bounds
@@ -178,7 +177,7 @@ class _Text:
     if stop - start > room:  # one word: its end is cut
       words = np.full(room, -1, np.int32)
       words[-1 if at_last else 0] = begin
-      return slice(start, start + room), words, True
+      return slice(start, start + room), words, int(stop - start - room)
     free = room - (stop - start)
     before, after = start - bounds[first], bounds[last] - stop
     # Half of the free room for each side, and the rest of one for the other.
@@ -190,4 +189,4 @@ class _Text:
     words = self.word_of[start:stop].astype(np.int32)
     pieces = np.arange(start, stop)
     labelled = bounds[words + 1] - 1 if at_last else bounds[words]
-    return slice(start, stop), np.where(pieces == labelled, words, -1), False
+    return slice(start, stop), np.where(pieces == labelled, words, -1), 0

@@ -71,16 +71,21 @@ def _is_table(file: epath.Path) -> bool:
 
 
 def read_records(
-  file: epath.Path, fields: Sequence[str], texts: Sequence[str] = ()
+  file: epath.Path,
+  fields: Sequence[str],
+  texts: Sequence[str] = (),
+  optional: Sequence[str] = (),
 ) -> Records:
   """Yields (place, record) of a file in the format of its name.
+
+  `optional` fields are read where they exist; others may lack their values.
 
   .jsonl has a JSON object a line, .csv commas and quotes; for parquet, arrow
   and Hugging Face's data sets see `text.tables`; any other file has tabs and no
   quotes. The first line of commas or tabs has the titles.
   """
   if _is_table(file):
-    return _read_table(file, fields, texts)
+    return _read_table(file, fields, texts, optional)
   if text_files.is_jsonl(file):
     return read_jsonl(file, fields, texts)
   if text_files.ending(file) == '.csv':
@@ -89,9 +94,13 @@ def read_records(
 
 
 def _read_table(
-  file: epath.Path, fields: Sequence[str], texts: Sequence[str]
+  file: epath.Path,
+  fields: Sequence[str],
+  texts: Sequence[str],
+  optional: Sequence[str],
 ) -> Records:
-  for where, record in _READERS['tables'](file):
+  columns = {*fields, *texts, *optional}
+  for where, record in _READERS['tables'](file, columns):
     check_fields(where, record, fields, texts)
     yield where, record
 
@@ -177,9 +186,11 @@ def _check_titles(
   is_csv = text_files.ending(file) == '.csv'
   if len(titles) == 1 and titles[0].startswith('{'):
     hint = '. The name of a file of JSON objects ends in .jsonl'
-  elif len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;'):
+  elif (
+    len(titles) == 1 and is_csv and any(mark in titles[0] for mark in '\t;|')
+  ):
     hint = '. The columns of a .csv file are separated by commas'
-  elif len(titles) == 1 and any(mark in titles[0] for mark in ',;'):
+  elif len(titles) == 1 and any(mark in titles[0] for mark in ',;|'):
     hint = (
       '. Columns are separated by tabs, or in a file that is named .csv by'
       ' commas'
@@ -311,6 +322,25 @@ def text_of(where: str, record: Mapping[str, Any], field: str) -> str:
       f'{where}: found {found} in the field {field!r}, expected text'
     )
   return text
+
+
+def list_of(where: str, record: Mapping[str, Any], field: str) -> list[Any]:
+  """Returns a field, or raises ValueError if it holds no list."""
+  found = record[field]
+  if not isinstance(found, list):
+    raise ValueError(
+      f'{where}: found {str(found)[:60]!r} in the field {field!r}, expected a'
+      ' list'
+    )
+  return found
+
+
+def id_of(
+  record: Mapping[str, Any], number: int, fields: Sequence[str] = ('id',)
+) -> str:
+  """Returns a record's id, of the first field that has one, or its number."""
+  found = (record.get(field) for field in fields)
+  return str(next((key for key in found if key not in (None, '')), number))
 
 
 def contents(folder: epath.Path) -> str:

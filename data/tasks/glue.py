@@ -53,16 +53,16 @@ def text_examples(
 ) -> examples.Found:
   """Yields (place, example) of each (place, record).
 
-  `texts` and `label` are fields; `index` possible fields of the id, which
-  counts from 0 without them; `to_label` is (place, value) -> label.
+  `texts` and `label` are fields; `index` possible fields of the id, see
+  `files.id_of`; `to_label` is (place, value) -> label.
   """
   for number, (where, record) in enumerate(records):
     value = record.get(label)
     if to_label is not None and value is not None:
       value = to_label(where, value)
-    key = next((record[field] for field in index if field in record), number)
+    key = files.id_of(record, number, index)
     words = tuple(record[field] for field in texts)
-    yield where, examples.TextExample(str(key), words, value, group)
+    yield where, examples.TextExample(key, words, value, group)
 
 
 def score_of(where: str, text: Any) -> float:

@@ -1,5 +1,6 @@
 """A user's own task, declared by settings without any code."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -9,9 +10,15 @@ from typing import Any
 from etils import epath
 
 from data import storage
+from data.by_name import ByName
 from data.tasks import examples, files, glue, squad
 from data.tasks.annotated import conll
+from data.text import text_files
 from data.vocabulary import tag_schemes
+
+_SETS = ByName(
+  {name: f'data.text.tables.data_sets:{name}' for name in ('find', 'parse')}
+)
 
 Settings = Mapping[str, Any]
 Read = Callable[..., examples.Found]  # (split, by default 'train') -> examples
@@ -29,17 +36,20 @@ class OwnForm:
       `labels`, `score_range`, `num_choices`, `metrics` and `train`, the
       training file; `found()` reads its examples, for settings that are empty.
     task: the class of the declaration.
+    in_tables: a data set of Hugging Face may hold them.
   """
 
   rows: Callable[..., examples.Found]
   declare: Callable[[Settings, Read], dict[str, Any]]
   task: type[examples.Task] = examples.Task
+  in_tables: bool = True
 
 
 def task(
   form: OwnForm,
   *,
   kind: str,
+  source: str = '',
   train: str,
   dev: str,
   test: str = '',
@@ -52,13 +62,13 @@ def task(
   symmetric: bool = False,
   metrics: Sequence[str] = (),
 ) -> examples.Task:
-  """Declares a task of the user's own files.
+  """Declares a task of the user's own files, which `find_file` finds.
 
   The name of a file tells its format: .jsonl (also .gz, .xz, .zst) has an
   object a line, .csv commas, .parquet, .arrow and .feather are binary tables,
   any other file has tabs; tables of commas and tabs begin with titles. A folder
   of Hugging Face's, or hf:NAME[:CONFIG]:SPLIT, is a table, too; classes that it
-  names by numbers are labels.
+  names by numbers are labels, and so are the truth values true and false.
 
   - classification, regression: the fields `text` and `label`.
   - choice: the fields context, choices (JSONL: a list), label (number of the
@@ -76,14 +86,15 @@ def task(
   - span: SQuAD's JSON; or JSONL or a binary table with question, context, and
     answers, a list of objects with text and answer_start, or these as lists.
 
-  All may have a field `id`; a test file need not have labels. The training file
-  is read only to fill empty settings: `labels` become its labels, sorted, two
-  or more; `score_range` its range and that of dev; `num_choices` the choices of
+  All may have a field `id`; without one, or with an empty one, the id is the
+  record's number from 0. A test file need not have labels. The training file is
+  read only to fill empty settings: `labels` become its labels, sorted, two or
+  more; `score_range` its range and that of dev; `num_choices` the choices of
   its first example. Empty `metrics` are the usual ones of the kind. See also
   `examples.Task`.
   """
   paths = {
-    split: _absolute(file)
+    split: find_file(form, source, file, f'own.{split}')
     for split, file in (('train', train), ('dev', dev), ('test', test))
     if file
   }
@@ -116,10 +127,66 @@ def task(
   )
 
 
-def _absolute(file: str) -> epath.Path:
-  if storage.is_remote(file) or files.is_named(file):
-    return epath.Path(file)
-  return epath.Path(file).expanduser().resolve()
+def find_file(form: OwnForm, source: str, name: str, key: str) -> epath.Path:
+  """Returns a file in the folder `source`, or of hf:NAME[:CONFIG] the split.
+
+  Without a source the file need not exist. `key` names the setting in messages.
+  """
+  named = f'{source}:{name}' if files.is_named(source) else name
+  if files.is_named(named):
+    if not form.in_tables:
+      raise ValueError(
+        f'{key}: found {named}, expected a file in columns: a data set of'
+        ' Hugging Face does not hold examples of this kind'
+      )
+    return epath.Path(named)
+  folder = epath.Path(source).expanduser()
+  if storage.is_remote(name):
+    file = epath.Path(name)
+  else:
+    file = folder / epath.Path(name).expanduser()
+  if source and not file.exists():
+    raise FileNotFoundError(
+      f'{key}={name}: not in {folder}. {files.contents(folder)}'
+      + _hint(folder, name, key)
+    )
+  return file if storage.is_remote(str(file)) else file.resolve()
+
+
+def find_input(form: OwnForm, source: str, key: str) -> tuple[epath.Path, str]:
+  """Returns a file, or a data set's split, and what is read of a data set.
+
+  A data set is hf:NAME[:CONFIG][:SPLIT], or the folder in which `save_to_disk`
+  left a split. Raises ValueError for another folder.
+  """
+  file = find_file(form, '', source, key)
+  is_saved = form.in_tables and (file / 'state.json').exists()
+  if file.is_dir() and not is_saved:
+    hint = f', or a split of a data set of Hugging Face, as hf:{source}:test'
+    raise ValueError(
+      f'{key} {source}: found a folder, expected a file{hint * form.in_tables}'
+    )
+  if not files.is_named(source):
+    return file, ''
+  found = _SETS['find'](source, *_SETS['parse'](source))
+  return file, f'{source}: {found.description}'
+
+
+def _hint(folder: epath.Path, name: str, key: str) -> str:
+  """Returns how to read a folder of tables, if a name may be a split's."""
+  has_tables = False
+  if not text_files.is_table(epath.Path(name)) and folder.is_dir():
+    with contextlib.suppress(OSError):  # of a folder that may not be read
+      inside = (path for path in folder.iterdir() if path.is_dir())
+      has_tables = any(
+        text_files.is_table(path)
+        for each in (folder, *inside)
+        for path in each.iterdir()
+      )
+  return has_tables * (
+    f'. As a data set of Hugging Face it is data.source=hf:{folder}, and {key}'
+    ' the name of a split, such as train'
+  )
 
 
 def _declare_classes(settings: Settings, found: Read) -> dict[str, Any]:
@@ -251,15 +318,45 @@ def _text_rows(
   to_label: Callable[[str, Any], Any],
 ) -> examples.Found:
   must = (label,) if examples.needs_labels(split) else ()
-  records = files.read_records(file, must, text)
-  return glue.text_examples(records, text, label, ('id',), to_label)
+  records = files.read_records(file, must, text, (label, 'id'))
+  return glue.text_examples(
+    (_checked(*record, split, label, text) for record in records),
+    text,
+    label,
+    ('id',),
+    lambda where, value: to_label(f'{where}, field {label!r}', value),
+  )
+
+
+def _checked(
+  where: str,
+  record: dict[str, Any],
+  split: str,
+  label: str,
+  text: Sequence[str] = (),
+) -> tuple[str, dict[str, Any]]:
+  """Returns a record; refuses an empty text or a missing label by its field."""
+  for field in text:
+    if not record[field].strip():
+      raise ValueError(
+        f'{where}, field {field!r}: found an empty text, expected words'
+      )
+  if examples.needs_labels(split) and record[label] is None:
+    raise ValueError(
+      f'{where}, field {label!r}: found no label, expected one: the split'
+      f' {split!r} is for training or scoring'
+    )
+  return where, record
 
 
 def _class_of(where: str, value: Any) -> str:
-  """Returns the label of a class: text, or the digits of a whole number."""
-  if isinstance(value, bool) or not isinstance(value, str | int):
+  """Returns the label of a class: text, or a whole number or truth as JSON."""
+  if isinstance(value, bool):
+    return str(value).lower()
+  if not isinstance(value, str | int):
     raise ValueError(
-      f'{where}: found the label {value!r}, expected text or a whole number'
+      f'{where}: found the label {value!r}, expected text, a whole number, true'
+      ' or false'
     )
   if not str(value).strip():
     raise ValueError(f'{where}: found an empty label, expected one')
@@ -274,8 +371,10 @@ def _choice_rows(
   must = ['choice0', 'choice1'] if is_table else ['choices']
   if examples.needs_labels(split):
     must.append(label)
-  records = files.read_records(file, must, ('context',))
+  optional = ('question', label, 'id')
+  records = files.read_records(file, must, ('context',), optional)
   for number, (where, record) in enumerate(records):
+    _checked(where, record, split, label)
     if is_table:
       titles = (f'choice{i}' for i in itertools.count())
       titles = itertools.takewhile(record.__contains__, titles)
@@ -286,13 +385,13 @@ def _choice_rows(
     value = record.get(label)
     if isinstance(value, bool) or not (value is None or str(value).isdecimal()):
       raise ValueError(
-        f'{where}: found {value!r} as the right choice, expected its number '
-        'from 0'
+        f'{where}, field {label!r}: found {value!r} as the right choice,'
+        ' expected its number from 0'
       )
     yield (
       where,
       examples.ChoiceExample(
-        str(record.get('id', number)),
+        files.id_of(record, number),
         record['context'],
         question or '',
         choices=_texts(where, record, 'choices'),
@@ -317,16 +416,19 @@ def _tag_rows(
     separator = '\t' if len(files.header_of(file)) > 1 else None
     yield from conll.rows(file, split, separator=separator, convert=convert)
     return
-  for number, (where, record) in enumerate(files.read_records(file, ())):
+  optional = (text[0], 'words', label, 'tags', 'id')
+  records = files.read_records(file, (), optional=optional)
+  for number, (where, record) in enumerate(records):
     of_words = text[0] if text[0] in record else 'words'
     of_tags = label if label in record else 'tags'
     must = [of_words] + [of_tags] * examples.needs_labels(split)
     files.check_fields(where, record, must)
+    _checked(where, record, split, of_tags)
     tags = None
     if record.get(of_tags) is not None:
       tags = convert(_texts(where, record, of_tags))
     words = _texts(where, record, of_words)
-    key = str(record.get('id', number))
+    key = files.id_of(record, number)
     yield where, examples.TaggedExample(key, words, tags, document=number)
 
 

@@ -43,15 +43,22 @@ def _questions(
   where: str, record: Mapping[str, Any], key: str, group: str
 ) -> examples.Found:
   """Yields (place, example) of the questions of an article."""
-  counts = [len(record[field]) for field in _FIELDS[1:]]
+  parts = [files.list_of(where, record, field) for field in _FIELDS[1:]]
+  counts = list(map(len, parts))
   if len(set(counts)) > 1:
     raise ValueError(
       f'{where}: found {counts[0]} questions, {counts[1]} options and '
       f'{counts[2]} answers, expected as many of each'
     )
-  parts = (record[field] for field in _FIELDS[1:])
   for i, (question, options, answer) in enumerate(zip(*parts, strict=True)):
     place = f'{where}, question {i + 1}'
+    told = [question, *options] if isinstance(options, list) else [options]
+    for text in (record['article'], *told):
+      if not isinstance(text, str) or text is options:
+        raise ValueError(
+          f'{place}: found {str(text)[:60]!r}, expected the article and the'
+          ' question as text, and a list of options, each of them text'
+        )
     if answer not in tuple(_LETTERS):
       raise ValueError(
         f'{place}: found the answer {answer!r}, expected one of '

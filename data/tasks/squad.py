@@ -25,14 +25,19 @@ def rows(
   data = files.read_json(file)
   files.check_fields(str(file), data, ('data',))
   dropped = 0
-  for i, article in enumerate(data['data']):
+  for i, article in enumerate(files.list_of(str(file), data, 'data')):
     where = f'{file}, data {i}'
     files.check_fields(where, article, ('paragraphs',))
-    for j, paragraph in enumerate(article['paragraphs']):
+    for j, paragraph in enumerate(files.list_of(where, article, 'paragraphs')):
       of_paragraph = f'{where}, paragraph {j}'
       files.check_fields(of_paragraph, paragraph, ('context', 'qas'))
-      for record in paragraph['qas']:
+      for record in files.list_of(of_paragraph, paragraph, 'qas'):
         files.check_fields(of_paragraph, record, ('id', 'question'))
+        if record['id'] is None:
+          raise ValueError(
+            f"{of_paragraph}: found null in the field 'id', expected the id of"
+            ' the question'
+          )
         place = f'{file}, question {record["id"]!r}'
         files.text_of(place, record, 'question')
         context = files.text_of(place, paragraph, 'context')
@@ -51,9 +56,9 @@ def _answers(
   where: str, record: Mapping[str, Any]
 ) -> list[tuple[str, int]] | None:
   """Returns (text, start) of a question's answers, or None if unknown."""
-  if 'answers' not in record:
+  answers = record.get('answers')
+  if answers is None:
     return None
-  answers = record['answers']
   if not isinstance(answers, list):
     raise ValueError(
       f'{where}: found {type(answers).__name__} as answers, expected a list of '
@@ -106,14 +111,38 @@ def any_rows(file: epath.Path, split: str) -> examples.Found:
   if not files.has_lists(file):
     yield from rows(file, split)
     return
-  records = files.read_records(file, (), ('question', 'context'))
+  optional = ('answers', 'is_impossible', 'id')
+  records = files.read_records(file, (), ('question', 'context'), optional)
   for number, (where, record) in enumerate(records):
     lists = record.get('answers')
     if isinstance(lists, dict) and {*lists} >= {'text', 'answer_start'}:
-      starts = zip(lists['text'], lists['answer_start'], strict=True)
-      record['answers'] = [{'text': t, 'answer_start': n} for t, n in starts]
+      record['answers'] = _from_lists(where, lists)
     answers = _answers(where, record)
-    yield where, _example({'id': number, **record}, record['context'], answers)
+    if answers is None and examples.needs_labels(split):
+      raise ValueError(
+        f"{where}, field 'answers': found none, expected those of the question"
+        f' (an empty list if it has none): the split {split!r} is for training'
+        ' or scoring'
+      )
+    record['id'] = files.id_of(record, number)
+    yield where, _example(record, record['context'], answers)
+
+
+def _from_lists(where: str, lists: Mapping[str, Any]) -> list[dict[str, Any]]:
+  """Returns answers as objects, of the lists of their texts and places."""
+  texts, starts = (
+    files.list_of(f'{where}, answers', lists, field)
+    for field in ('text', 'answer_start')
+  )
+  if len(texts) != len(starts):
+    raise ValueError(
+      f'{where}, answers: found {len(texts)} in the list text and'
+      f' {len(starts)} in the list answer_start, expected as many in both'
+    )
+  return [
+    {'text': text, 'answer_start': start}
+    for text, start in zip(texts, starts, strict=True)
+  ]
 
 
 def _from_tfds(

@@ -42,6 +42,8 @@ def paths(spec: str) -> list[str]:
     return [_base(spec)]
   found = []
   for part in parts(spec):
+    if part.startswith(f'{HUGGING_FACE}gs:'):
+      part = named_parts(part)[0]
     prefix = _BEFORE_PATH.match(part)
     found.append(part[prefix.end() :] if prefix else part)
   return found
@@ -93,9 +95,16 @@ def split(spec: str) -> dict[str, list[str]]:
 def may_download(part: str) -> bool:
   """Returns whether a source is a data set that may lie elsewhere."""
   if part.startswith(HUGGING_FACE):
-    folder = part.removeprefix(HUGGING_FACE).partition(':')[0]
-    return not epath.Path(folder).expanduser().is_dir()
+    return not epath.Path(named_parts(part)[0]).expanduser().is_dir()
   return part.startswith(TFDS)
+
+
+def named_parts(spec: str) -> list[str]:
+  """Returns NAME, and perhaps CONFIG and SPLIT, of hf:NAME[:CONFIG][:SPLIT].
+
+  NAME may be a folder gs://BUCKET/NAME.
+  """
+  return re.split(':(?!//)', spec.removeprefix(HUGGING_FACE))
 
 
 def of_dialogues(spec: str) -> dict[str, bool]:

@@ -9,7 +9,7 @@ several languages, NAME=SOURCE,NAME=SOURCE, is their sources in turn. Pieces of
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from etils import epath
 
@@ -225,7 +225,8 @@ def _open_files(
     if len(paths) == 1 and not from_folder:
       what = 'is empty'
     raise ValueError(f'source {spec!r} {what}')
-  plain = [path for path in paths if not text_files.is_jsonl(path)]
+  of_records = {path for path in paths if text_files.holds_jsonl(path)}
+  plain = [path for path in paths if path not in of_records]
   sentence_per_line = False
   if plain:
     document_break, sentence_per_line = documents.recognise(
@@ -263,6 +264,7 @@ def _open_files(
       paths=paths,
       from_folder=from_folder,
       dangling=dangling,
+      of_records=of_records,
       sentence_per_line=sentence_per_line,
       text_field=text_field,
     ),
@@ -276,6 +278,7 @@ def _read_files(
   paths: Sequence[epath.Path],
   from_folder: bool,
   dangling: Sequence[str],
+  of_records: Set[epath.Path],
   sentence_per_line: bool,
   text_field: str,
 ) -> Iterator[Piece]:
@@ -306,7 +309,7 @@ def _read_files(
       first = ''
       source.drop_file('binary file', f'{path}: {error.reason}')
     texts = itertools.chain([first], texts) if first else ()
-    if text_files.is_jsonl(path):
+    if path in of_records:
       for text in text_files.records(path, texts, text_field):
         if text is None:
           source.dropped[NULL_TEXT] += 1

@@ -1,6 +1,7 @@
 """Files of text: found, decompressed, decoded and checked as a stream."""
 
 import codecs
+import contextlib
 import glob
 import gzip
 import io
@@ -52,8 +53,31 @@ def ending(path: epath.Path) -> str:
 
 
 def is_jsonl(path: epath.Path) -> bool:
-  """Returns whether a name ends in .jsonl, compressed or not."""
-  return ending(path) == '.jsonl'
+  """Returns whether a name ends in .jsonl or .ndjson, compressed or not."""
+  return ending(path) in ('.jsonl', '.ndjson')
+
+
+def holds_jsonl(path: epath.Path) -> bool:
+  """Returns whether a file is JSONL, by its name or, of .json, by its text.
+
+  Raises ValueError for other JSON, whose braces and keys are no text.
+  """
+  if ending(path) != '.json':
+    return is_jsonl(path)
+  texts = itertools.dropwhile(str.isspace, chunks(path))
+  try:
+    text = next(texts, '{}').lstrip()
+  except BinaryFileError:
+    return True  # its reader tells or drops it
+  if text.startswith('{'):  # else it may be a line of gigabytes
+    with contextlib.suppress(ValueError, RecursionError):
+      json.loads(next(lines(itertools.chain([text], texts), path)))
+      return True
+  raise ValueError(
+    f'{path}: found JSON that begins with {text[:60]!r}, expected one object a'
+    " line, as in a .jsonl file. Of an array of records, jq -c '.[]' makes such"
+    ' a file; leave JSON that holds no text out of the source'
+  )
 
 
 def is_table(path: epath.Path) -> bool:
@@ -98,13 +122,14 @@ def find(spec: str) -> tuple[list[epath.Path], bool, list[str]]:
 
 
 def find_running(spec: str) -> list[epath.Path]:
-  """Returns the sorted files of `find`; ValueError if one is a table."""
+  """Returns the sorted files of `find`; ValueError if one has records."""
   paths, _, _ = find(spec)
   for path in paths:
-    if is_table(path):
+    if is_table(path) or is_jsonl(path) or ending(path) == '.json':
+      kind = 'a table' if is_table(path) else 'JSON'
       raise ValueError(
-        f'{path}: a table, expected running text; only data.prepare and'
-        ' data.source read tables'
+        f'{path}: {kind}, expected running text; only data.prepare and'
+        ' data.source read records'
       )
   return paths
 

@@ -1,11 +1,13 @@
 """Whole runs, as the command makes them, or step by step, in this process."""
 
 import contextlib
+import copy
 import functools
 from unittest import mock
 
 import jax
 import ml_collections
+from absl import flags
 
 from data.examples import pipeline
 from data.store import corpus
@@ -13,7 +15,14 @@ from train.architectures import architecture, families
 from train.engine import sharding
 from train.pretrain import assemble
 from train.pretrain import job as pretraining
-from train.run import curves, settings, training, training_phases, workdirs
+from train.run import (
+  command,
+  curves,
+  settings,
+  training,
+  training_phases,
+  workdirs,
+)
 from train.transfer import finetune
 
 # What was traced for runs of equal configs, by a module's tests.
@@ -70,6 +79,17 @@ def write_config(config, path):
     '  return config.lock()\n'
   )
   return path
+
+
+def parse(config, words):
+  """Returns a config with the overrides of a command line."""
+  values = flags.FlagValues()
+  argv = ['main', *words]
+  command.config_flags.DEFINE_config_dict(  # with its parsers
+    'config', copy.deepcopy(config), flag_values=values, sys_argv=argv
+  )
+  values(argv)
+  return values.config
 
 
 def mesh_of(**sizes):

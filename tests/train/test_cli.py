@@ -64,8 +64,8 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
 @pytest.mark.parametrize(
   ('arguments', 'line'),
   [
-    (('configs',), 'bert_tiny  +auto  BERT-Tiny on the documentation'),
-    (('configs',), 'bert_base  +tpu   BERT-Base as published'),
+    (('configs',), 'bert_tiny  +2 CPU cores, 3 to 12 minutes +BERT-Tiny'),
+    (('configs',), 'bert_base  +v5litepod-16  +BERT-Base as published'),
     (('tables',), r'bert/glue +\d+ runs .*Table 1: GLUE'),
     (('tables',), r'lm/brown +\d+ runs +\d+\.\d h +Bengio'),
     (('tables',), r'small/bert_tasks +\d+ runs +Devlin'),
@@ -73,7 +73,7 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
     (('help',), 'embed +Vectors of texts'),
     (('version',), r'\d+\.\d+'),
     (('completion', 'bash'), '--config.*bert_tiny'),
-    (('completion', 'zsh'), 'bashcompinit'),
+    (('completion', 'zsh'), r'autoload -Uz compinit .*\n.* bashcompinit\n'),
   ],
 )
 def test_lists(arguments, line, monkeypatch, capsys):
@@ -83,11 +83,28 @@ def test_lists(arguments, line, monkeypatch, capsys):
   assert re.search(line, capsys.readouterr().out)
 
 
+def test_the_readme_names_the_hardware_of_the_configs():
+  """Its table has the hardware of the docstrings."""
+  shown = cli.shipped_configs()
+  readme = pathlib.Path(cli.__file__).parents[1] / 'README.md'
+  section = readme.read_text().split('\n## Configs\n')[1].split('\n## ')[0]
+  rows = [line.strip('| ').split(' | ') for line in section.splitlines()]
+  found = {
+    name: hardware
+    for cell, *_, hardware in (row for row in rows if len(row) == 4)
+    for name in re.findall(r'`(\w+)', cell)
+  }
+  assert len(found) > 20
+  for name, hardware in found.items():
+    assert shown[name].startswith(f'{hardware}  '), name
+
+
 @pytest.mark.parametrize(
   ('words', 'expected'),
   [
     ('train --config bert_t', 'bert_tiny'),
     ('train --config = bert_t', 'bert_tiny'),
+    ('train --config=bert_t', '--config=bert_tiny'),  # a word of zsh
     ('preflight --topology v5litepod-12', 'v5litepod-128'),
     ('tables --table bert/sq', 'bert/squad bert/squad_v2_leaderboard'),
     ('completion z', 'zsh'),

@@ -62,6 +62,7 @@ REFUSED = (
   ('main', '--config', 'bert_teeny'),
   ('main', '--config', 'bert_tiny', '--config.train.stps=1'),
   ('main', '--config', 'bert_tiny', '--config.train.steps=abc'),
+  ('main', '--config', 'bert_tiny', '--config.train.seed=None'),
   ('main', '--config', 'bert_tiny', '--config.model.scan_layers=maybe'),
   ('main', '--config', 'bert_tiny', '--config.train.phases=((1,2'),
   ('main', '--config', 'bert_tiny', '--workdir', __file__),

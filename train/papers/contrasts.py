@@ -20,10 +20,12 @@ class Value(NamedTuple):
   Attributes:
     of_pretrainings: the values of each pre-training's fine-tunings.
     origins: the names of the pre-trainings, which rows may share.
+    way: how pairs were scored.
   """
 
   of_pretrainings: tuple[tuple[float, ...], ...]
   origins: tuple[str, ...] = ()
+  way: str = ''
 
   @property
   def means(self) -> list[float]:
@@ -54,15 +56,33 @@ class Difference(NamedTuple):
 
   Attributes:
     published: the same of the paper; None if it has none.
-    low: the end of the interval, like `high`; None: too few pre-trainings.
+    error: the standard error of `mean`; None: too few pre-trainings.
+    freedom: the degrees of freedom of the error.
   """
 
   contrast: Contrast
   column: str
   published: float | None
   mean: float
-  low: float | None
-  high: float | None
+  error: float | None
+  freedom: float
+
+  @property
+  def bound(self) -> float | None:
+    """Half the width of the interval."""
+    if self.error is None:
+      return None
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * self.error
+
+  @property
+  def low(self) -> float | None:
+    """The lower end of the interval."""
+    return None if self.bound is None else self.mean - self.bound
+
+  @property
+  def high(self) -> float | None:
+    """The upper end of the interval."""
+    return None if self.bound is None else self.mean + self.bound
 
   @property
   def verdict(self) -> str:
@@ -72,85 +92,129 @@ class Difference(NamedTuple):
     return HOLDS if self.low > 0 else REVERSED if self.high < 0 else HIDDEN
 
 
+class Spread(NamedTuple):
+  """A pooled variance and its degrees of freedom."""
+
+  variance: float
+  freedom: int
+
+
 def find_differences(table: Table, values: Values) -> list[Difference]:
   """Returns the difference of each argument in each column that has both.
 
-  The standard error is of means over pre-trainings. Their deviation is pooled
-  over the rows of a column, and so are its degrees of freedom: two
-  pre-trainings of a row alone would say nothing. Rows that share their
-  pre-trainings differ by their fine-tunings alone, whose deviation is pooled
-  likewise; they answer pairs alike. A perplexity's sign is turned.
+  The standard error is of means over pre-trainings. Two pre-trainings of a row
+  alone would say little, so their variance is pooled over the rows of a column
+  whose pre-trainings are of one kind; rows that share pre-trainings count once.
+  The errors of rows of two kinds are joined as by Welch and Satterthwaite. Rows
+  that share their pre-trainings differ by their fine-tunings alone, whose
+  variance is pooled likewise; they answer pairs alike. Answers that were scored
+  in different ways do not compare. A perplexity's sign is turned.
   """
   found = []
+  rows = {row.name: row for row in table.rows}
   for contrast in table.contrasts:
-    rows = {row.name: row for row in table.rows}
     better, worse = rows[contrast.better], rows[contrast.worse]
     for number, column in enumerate(table.columns):
       ours = [values.get((row.name, column.name)) for row in (better, worse)]
-      if None in ours:
+      if None in ours or ours[0].way != ours[1].way:
         continue
       is_shared = bool(ours[0].origins) and ours[0].origins == ours[1].origins
       if is_shared and (column.pairs or column.held_out):
         continue
-      of_column = [
-        values[row.name, column.name]
-        for row in table.rows
-        if (row.name, column.name) in values
-      ]
+      of_kinds = {
+        kind: [
+          values[row.name, column.name]
+          for row in table.rows
+          if row.kind == kind and (row.name, column.name) in values
+        ]
+        for kind in (better.kind, worse.kind)
+      }
       sign = 1
+      printed = [
+        table_figures.published_number(rows[name].values[number])
+        for name in contrast.published or (better.name, worse.name)
+      ]
       if not column.percent:
         sign = -1
         ours = [value.logs for value in ours]
-        of_column = [value.logs for value in of_column]
-      groups = [[value.means] for value in of_column]
-      if is_shared:
-        groups = [value.of_pretrainings for value in of_column]
-      # A row with one answer to all says nothing of the others' deviation.
-      pooled = _deviation(
-        [
-          group
-          for value, of_row in zip(of_column, groups, strict=True)
-          if len({*value.every}) > 1
-          for group in of_row
-        ]
-      )
+        of_kinds = {
+          kind: [value.logs for value in some]
+          for kind, some in of_kinds.items()
+        }
+        printed = [each and 100 * math.log(each) for each in printed]
+      spreads = {
+        kind: _pool_tunings(some) if is_shared else _pool_means(some)
+        for kind, some in of_kinds.items()
+      }
       samples = [value.every if is_shared else value.means for value in ours]
-      mean, low, high = _compare(*samples, pooled)
-      if sign < 0:
-        mean, low, high = (
-          -mean,
-          *((None, None) if low is None else (-high, -low)),
-        )
-      printed = [
-        table_figures.published_number(row.values[number])
-        for row in (better, worse)
-      ]
-      if sign < 0 and None not in printed:
-        printed = [100 * math.log(value) for value in printed]
       published = None if None in printed else sign * (printed[0] - printed[1])
       found.append(
-        Difference(contrast, column.name, published, mean, low, high)
+        Difference(
+          contrast,
+          column.name,
+          published,
+          sign * (statistics.fmean(samples[0]) - statistics.fmean(samples[1])),
+          *_join(
+            [len(sample) for sample in samples],
+            [spreads[row.kind] for row in (better, worse)],
+            is_one_pool=better.kind == worse.kind,
+          ),
+        )
       )
   return found
 
 
-def _deviation(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
-  """Returns the pooled deviation within groups, and its degrees of freedom."""
-  squares = sum(
-    (each - statistics.fmean(group)) ** 2 for group in groups for each in group
+def _pool_means(values: Sequence[Value]) -> Spread:
+  """Returns the spread between pre-trainings, each counted once."""
+  groups: dict[frozenset, list[Sequence[float]]] = {}
+  for number, value in enumerate(_varied(values)):
+    origins = frozenset(value.origins or [number])
+    shared = next((each for each in groups if each & origins), origins)
+    groups.setdefault(shared, []).append(value.means)
+  return _pool([*groups.values()])
+
+
+def _pool_tunings(values: Sequence[Value]) -> Spread:
+  """Returns the spread between the fine-tunings of a pre-training."""
+  return _pool(
+    [[some] for value in _varied(values) for some in value.of_pretrainings]
   )
-  freedom = sum(len(group) - 1 for group in groups)
-  return math.sqrt(squares / freedom) if freedom else 0.0, freedom
 
 
-def _compare(
-  better: Sequence[float], worse: Sequence[float], pooled: tuple[float, int]
-) -> tuple[float, float | None, float | None]:
-  """Returns the difference of two means and its interval, if there is one."""
-  deviation, freedom = pooled
-  mean = statistics.fmean(better) - statistics.fmean(worse)
-  if not freedom:
-    return mean, None, None
-  error = deviation * math.sqrt(1 / len(better) + 1 / len(worse))
-  bound = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-  return mean, mean - bound, mean + bound
+def _varied(values: Sequence[Value]) -> Sequence[Value]:
+  """Leaves out rows of one answer to all: they hide how the others deviate."""
+  return [value for value in values if len({*value.every}) > 1] or values
+
+
+def _pool(groups: Sequence[Sequence[Sequence[float]]]) -> Spread:
+  """Pools groups of samples; a group has the freedom of its largest sample."""
+  total, freedom = 0.0, 0
+  for samples in groups:
+    own = max(len(sample) for sample in samples) - 1
+    if own:
+      squares = sum(
+        (each - statistics.fmean(sample)) ** 2
+        for sample in samples
+        for each in sample
+      )
+      total += own * squares / sum(len(sample) - 1 for sample in samples)
+      freedom += own
+  return Spread(total / freedom if freedom else 0.0, freedom)
+
+
+def _join(
+  sizes: Sequence[int], spreads: Sequence[Spread], *, is_one_pool: bool
+) -> tuple[float | None, float]:
+  """Returns the standard error of a difference of means, and its freedom."""
+  parts = [
+    spread.variance / size for size, spread in zip(sizes, spreads, strict=True)
+  ]
+  if not (sum(parts) and all(spread.freedom for spread in spreads)):
+    return None, 0
+  freedom = spreads[0].freedom
+  if not is_one_pool:
+    freedom = sum(parts) ** 2 / sum(
+      part**2 / spread.freedom
+      for part, spread in zip(parts, spreads, strict=True)
+    )
+  return math.sqrt(sum(parts)), freedom

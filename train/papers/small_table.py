@@ -11,7 +11,6 @@ import hashlib
 import json
 import pathlib
 import shlex
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,8 @@ from train.host.files import Json
 from train.papers import (
   contrast_figure,
   contrasts,
+  small_hours,
+  small_page,
   table_figures,
   table_plan,
   table_rendering,
@@ -46,14 +47,6 @@ TEXT = (
   f'en={{data}}/{BOOKS}/*.txt,en=wikitext:{{data}}/{WIKI}/wiki.train.tokens'
 )
 PAIRS_LIMIT = 100  # of each paradigm
-ARGUMENTS = (
-  'argument',
-  'column',
-  'published',
-  'difference',
-  '95 % interval',
-  'verdict',
-)
 
 
 class Pretraining(NamedTuple):
@@ -81,6 +74,17 @@ class Pretraining(NamedTuple):
   def results(self) -> dict[str, Json] | None:
     """The content of its results.json; None if it is not finished."""
     return workdirs.read_results(self.folder)
+
+  @property
+  def facts(self) -> dict[str, Json]:
+    """What is known of it."""
+    results = self.results or {}
+    kept = ('steps', 'seconds', 'metrics', 'device', 'revision')
+    found = {key: results[key] for key in kept if key in results}
+    if self.diverged.exists():
+      found['diverged'] = _first_line(self.diverged)
+    told = {'name': self.name, 'seed': self.seed, 'folder': self.folder.name}
+    return told | {'command': self.command} | found
 
   def answers(self, name: str) -> epath.Path:
     """Returns the file of its answers to the pairs of a name."""
@@ -314,7 +318,11 @@ class SmallTable:
     self._objectives = {column.held_out for column in table.columns}
     place = out / 'pretraining'
     self.lines: dict[str, TrainedLine] = {}
+    # Folder of a pre-training -> the first of its rows.
+    self._firsts: dict[epath.Path, str] = {}
     for row in self._request.table.rows:
+      if not row.pretraining:  # it is only quoted
+        continue
       config = settings.with_overrides(
         settings.load_config(row.pretraining), row.changes
       )
@@ -325,6 +333,7 @@ class SmallTable:
         folder = place / f'{stem}_seed_{seed}'
         is_words = row.family == base.VECTORS
         weights = folder / 'vectors.txt' if is_words else folder
+        self._firsts.setdefault(folder, row.name)
         self.lines[name] = TrainedLine(
           row.name,
           Line(
@@ -338,6 +347,7 @@ class SmallTable:
     every = [
       (row.name, column.name)
       for row in self.table.rows
+      if row.pretraining
       for column in self.table.columns
     ]
     chosen = []
@@ -387,7 +397,7 @@ class SmallTable:
         question
         for column, question in self._questions.items()
         if (each.row, column) in chosen
-        and each.line.family != base.VECTORS  # they score no sentence
+        and self._is_asked(each)
         and not run.answers(question).exists()
       ]
       if left:
@@ -425,28 +435,66 @@ class SmallTable:
         words += [f'{self._data or "DATA"}/{name}', '--limit', str(PAIRS_LIMIT)]
         print(shlex.join(words))
     tunings = sum(run.num_seeds for run in plan.runs)
+    finished = self._finished_jobs(plan.cells)
+    seconds = small_hours.add_up(self._missing_jobs(plan), finished)
+    source = (
+      'by the runs that are finished'
+      if finished
+      else f'guessed at {small_hours.SPEED / 1e9:.0f} GFLOP/s'
+    )
     console.say(
       f'{len(plan.pretrainings)} pre-trainings of {_steps(plan):,} steps in all'
-      f' and {tunings} fine-tunings. {self._expected(plan)}'
+      f' and {tunings} fine-tunings. About {seconds / 3600:.1f} hours,'
+      f' {source}.'
     )
 
-  def _expected(self, plan: Missing) -> str:
-    """Returns the hours that are left, by the seconds of what is finished."""
-    found = (each.pretraining.results for each in self.lines.values())
-    trained = [each for each in found if each and each['steps'] > 1]
-    tuned = []
-    for run in (run for cell in plan.cells for run in cell.runs):
+  def _missing_jobs(self, plan: Missing) -> list[small_hours.Job]:
+    jobs = [
+      small_hours.of_pretraining(each.resolve()) for each in plan.pretrainings
+    ]
+    for run in plan.runs:
+      jobs += [self._tuning_job(run)] * run.num_seeds
+    for each, names in plan.asked:
+      jobs += [self._answering_job(each, name) for name in names]
+    return jobs
+
+  def _finished_jobs(self, cells: Sequence[Cell]) -> list[small_hours.Job]:
+    """Returns them with the seconds taken; what rows share counts once."""
+    jobs = []
+    trained = {
+      line.pretraining.folder: line.pretraining for line in self.lines.values()
+    }
+    for each in trained.values():
+      if each.results is not None:
+        job = small_hours.of_pretraining(each.resolve())
+        jobs.append(job._replace(taken=each.results['seconds']))
+      for name in self._questions.values():
+        answers = table_figures.read_summary(each.answers(name))
+        if answers is not None:
+          job = self._answering_job(each, name)
+          jobs.append(job._replace(taken=answers['seconds']))
+    runs = {run.key: run for cell in cells for run in cell.runs}
+    for run in runs.values():
       summary = table_figures.read_summary(run.summary)
-      if summary is not None and run.part.task != base.PRETRAINING:
-        tuned += [each['seconds'] for each in summary['runs']]
-    if not (trained and tuned):
-      return 'Finished runs tell the hours; there are none yet.'
-    seconds, steps = (
-      sum(each[name] for each in trained) for name in ('seconds', 'steps')
+      for each in summary['runs'] if summary else ():
+        jobs.append(self._tuning_job(run)._replace(taken=each['seconds']))
+    return jobs
+
+  def _tuning_job(self, run: Run) -> small_hours.Job:
+    config = self._work.engine.resolve(run)
+    size = table_plan.count_examples(run.part.task, None)
+    limit = config.data.train_limit
+    return small_hours.of_tuning(
+      config,
+      self._pretraining(run).resolve(),
+      min(size or limit, limit),
     )
-    seconds *= _steps(plan) / steps
-    seconds += statistics.fmean(tuned) * sum(r.num_seeds for r in plan.runs)
-    return f'About {seconds / 3600:.1f} hours, by the runs that are finished.'
+
+  def _answering_job(self, run: Pretraining, name: str) -> small_hours.Job:
+    config = run.resolve()
+    if name in self._objectives:
+      return small_hours.of_perplexity(config)
+    return small_hours.of_pairs(config, PAIRS_LIMIT)
 
   def fill(self, plan: Missing, *, rerun: bool) -> dict[tables.Key, str]:
     """Runs what is missing; returns {key of a failed run: its error}.
@@ -473,14 +521,15 @@ class SmallTable:
     while True:
       for each, names in plan.asked:
         for name in names if each.results is not None else ():
-          console.say(f'\n{each.folder}: {pairs.get(name, name)}')
-          if name in self._objectives:
-            found = self._work.score(each, name)
-          else:
-            found = self._work.ask(each.folder, pairs[name])
-          files.write_atomically(
-            each.answers(name), files.as_json(found) + '\n'
-          )
+          key = each.name, f'{name}, seed {each.seed}', ''
+          if key in tried:
+            continue
+          tried.add(key)
+          try:
+            self._answer(each, name, pairs.get(name))
+          except tables.FAILURES as error:
+            failed[key] = str(error).partition('\n')[0]
+            console.say(f'failed: {error}')
       runs = [
         run
         for run in plan.runs
@@ -507,6 +556,31 @@ class SmallTable:
         console.say(f'left out: {error}')
       plan = self.plan(plan.chosen, rerun=rerun)
 
+  def _answer(
+    self, run: Pretraining, name: str, pairs: epath.Path | None
+  ) -> None:
+    """Writes the answers to pairs, or the perplexity by the objective `name`.
+
+    `pairs` is the folder of these; None: there is an objective.
+    """
+    console.say(f'\n{run.folder}: {pairs or name}')
+    began = time.time()
+    if pairs is None:
+      found = self._work.score(run, name)
+    else:
+      found = self._work.ask(run.folder, pairs)
+    found = found | {'seconds': time.time() - began}
+    files.write_atomically(run.answers(name), files.as_json(found) + '\n')
+
+  def _is_asked(self, line: TrainedLine) -> bool:
+    """Whether pairs and held-out text are scored for a row.
+
+    Vectors of words score no sentence. Rows that share a pre-training would
+    share its answers, too, whatever they add to it: the first has them.
+    """
+    is_first = self._firsts[line.pretraining.folder] == line.row
+    return is_first and line.line.family != base.VECTORS
+
   def _pretraining(self, run: Run) -> Pretraining:
     return self.lines[run.line.name].pretraining
 
@@ -525,26 +599,50 @@ class SmallTable:
 
   def gather(self, figures: table_rendering.Figures) -> contrasts.Values:
     """Returns the values of cells whose figures are there."""
-    found: dict[tuple[str, str], list[tuple[tuple[float, ...], str]]] = {}
+    found: dict[tuple[str, str], contrasts.Value] = {}
     for column in self.table.columns:
       scale = 100.0 if column.percent else 1.0
       for name, each in self.lines.items():
         figure = figures.get((name, column.name))
-        values = () if figure is None else figure.values
-        if question := self._questions.get(column.name):
+        values, way = () if figure is None else figure.values, ''
+        question = self._questions.get(column.name)
+        if question and self._is_asked(each):
           answers = table_figures.read_summary(
             each.pretraining.answers(question)
           )
           if answers is not None:
             values = (answers['runs'][0]['metrics'][question],)
+            way = answers.get('scoring', '')
         if values:
           scaled = tuple(scale * value for value in values)
-          origin = each.pretraining.folder.name
-          found.setdefault((each.row, column.name), []).append((scaled, origin))
-    return {
-      key: contrasts.Value(*map(tuple, zip(*each, strict=True)))
-      for key, each in found.items()
-    }
+          key = each.row, column.name
+          others, origins, _ = found.get(key, contrasts.Value(()))
+          origins += (each.pretraining.folder.name,)
+          found[key] = contrasts.Value((*others, scaled), origins, way)
+    return found
+
+  def _find_tunings(self, cells: Sequence[Cell]) -> list[dict[str, Json]]:
+    """Returns what is known of the finished fine-tunings, all seeds in one."""
+    runs = {run.key: run for cell in cells for run in cell.runs}
+    found = []
+    for run in runs.values():
+      summary = table_figures.read_summary(run.summary)
+      if summary is not None:
+        line = self.lines[run.line.name]
+        found.append(
+          {
+            'row': line.row,
+            'seed_of_pretraining': line.pretraining.seed,
+            'task': ', '.join(filter(None, run.key[1:])),
+            'seeds': len(table_figures.chosen_runs(summary)),
+            'diverged': len(table_figures.lost_runs(summary)),
+            'seconds': sum(each['seconds'] for each in summary['runs']),
+            'device': summary.get('device', ''),
+            'revision': summary.get('revision', ''),
+            'command': run.command,
+          }
+        )
+    return found
 
   def write(self, failed: Mapping[tables.Key, str]) -> None:
     """Writes the page, the differences and their picture."""
@@ -559,7 +657,7 @@ class SmallTable:
     values = self.gather(figures)
     differences = contrasts.find_differences(self.table, values)
     warnings = [
-      f'{row}, {task}: was run with {text}; --rerun runs it again'
+      f'{row}, {task}: {text}; --rerun runs it again'
       for (row, task, _), text in plan.changed.items()
     ]
     warnings += [
@@ -577,21 +675,21 @@ class SmallTable:
     runs = {
       each.pretraining.folder: each.pretraining for each in self.lines.values()
     }
-    page = lay_out(
+    facts = {
+      'command': f'python -m train.tables --table {self.table.id} --data DATA',
+      'pretrainings': [each.facts for each in runs.values()],
+      'fine_tunings': self._find_tunings(plan.cells),
+    }
+    page = small_page.lay_out(
       self.table,
       values,
       differences,
-      [*runs.values()],
-      {
-        'Notes': self.table.notes,
-        'Warnings': warnings,
-        'Not measured': missing,
-      },
+      facts,
+      {'Warnings': warnings, 'Not measured': missing},
     )
     table_rendering.write(page, request.out, request.stem)
-    command = f'python -m train.tables --table {self.table.id} --data DATA'
-    _write_figures(
-      {'command': command, 'pretrainings': [_facts(r) for r in runs.values()]},
+    small_page.write_figures(
+      facts,
       values,
       differences,
       request.out / f'{request.stem}.json',
@@ -623,129 +721,3 @@ def _steps(plan: Missing) -> int:
     if config.train.num_epochs is None
     for phase in training_phases.check_phases(config)
   )
-
-
-def lay_out(
-  table: Table,
-  values: contrasts.Values,
-  differences: Sequence[contrasts.Difference],
-  runs: Sequence[Pretraining],
-  lists: Mapping[str, Sequence[str]],
-) -> table_rendering.TablePage:
-  """Returns the page: rows, arguments, and how ours were made."""
-  rows = []
-  for row in table.rows:
-    if any(map(str, row.values)):
-      rows.append((row.name, *map(str, row.values)))
-    ours = [
-      _text(values.get((row.name, column.name))) for column in table.columns
-    ]
-    if any(ours):
-      rows.append((f'{row.name} (ours)', *ours))
-  arguments = tuple(
-    (
-      each.contrast.claim,
-      each.column,
-      '' if each.published is None else f'{each.published:+.1f}',
-      f'{each.mean:+.1f}',
-      '' if each.low is None else f'{each.low:+.1f} to {each.high:+.1f}',
-      each.verdict,
-    )
-    for each in differences
-  )
-  details = []
-  for each in runs:
-    if (results := each.results) is not None:
-      held_out = [
-        f'{value:.1f}'
-        for name, value in results['metrics'].items()
-        if name.endswith('perplexity') and 'unigram' not in name
-      ]
-      if 'eval/nsp_accuracy' in results['metrics']:
-        share = results['metrics']['eval/nsp_accuracy']
-        held_out.append(f'next sentences {100 * share:.0f} %')
-      details.append(
-        (
-          each.name,
-          str(each.seed),
-          f'{results["steps"]:,}',
-          ', '.join(held_out),
-          f'{results["seconds"]:,.0f}',
-          results.get('device', ''),
-          results.get('revision', ''),
-        )
-      )
-  columns = [column.name for column in table.columns]
-  sheets = (
-    table_rendering.Sheet('Published and ours', ('', *columns), tuple(rows)),
-    table_rendering.Sheet('Arguments', ARGUMENTS, arguments),
-    table_rendering.Sheet(
-      'Pre-trainings',
-      (
-        'config',
-        'seed',
-        'steps',
-        'held-out perplexity',
-        'seconds',
-        'hardware',
-        'revision',
-      ),
-      tuple(details),
-    ),
-  )
-  return table_rendering.TablePage(
-    table.title,
-    table.source,
-    tuple(sheet for sheet in sheets if sheet.rows),
-    tuple((name, tuple(told)) for name, told in lists.items() if told),
-  )
-
-
-def _text(value: contrasts.Value | None) -> str:
-  if value is None:
-    return ''
-  mean = f'{statistics.fmean(value.every):.1f}'
-  if len(value.every) < 2:
-    return mean
-  return f'{mean} ± {statistics.stdev(value.every):.1f}'
-
-
-def _facts(run: Pretraining) -> dict[str, Json]:
-  """Returns what is known of a pre-training."""
-  results = run.results or {}
-  kept = ('steps', 'seconds', 'metrics', 'device', 'revision', 'command')
-  return {'name': run.name, 'seed': run.seed, 'folder': run.folder.name} | {
-    key: results[key] for key in kept if key in results
-  }
-
-
-def _write_figures(
-  facts: Mapping[str, Json],
-  values: contrasts.Values,
-  differences: Sequence[contrasts.Difference],
-  path: epath.Path,
-) -> None:
-  cells = [
-    {
-      'row': row,
-      'column': column,
-      'values': dict(zip(value.origins, value.of_pretrainings, strict=True)),
-    }
-    for (row, column), value in values.items()
-  ]
-  rows = [
-    {
-      'argument': each.contrast.claim,
-      'better': each.contrast.better,
-      'worse': each.contrast.worse,
-      'column': each.column,
-      'published': each.published,
-      'difference': each.mean,
-      'low': each.low,
-      'high': each.high,
-      'verdict': each.verdict,
-    }
-    for each in differences
-  ]
-  found = {**facts, 'cells': cells, 'differences': rows}
-  files.write_atomically(path, files.as_json(found) + '\n')

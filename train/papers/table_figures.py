@@ -125,6 +125,25 @@ def chosen_runs(summary: Summary) -> list[Mapping[str, Json]]:
   ]
 
 
+def lost_runs(summary: Summary) -> list[Mapping[str, Json]]:
+  """Returns the runs with the best settings that diverged, all if all did."""
+  chosen = summary.get('settings')
+  return [
+    run
+    for run in summary.get('diverged', ())
+    if chosen in (None, run['settings'])
+  ]
+
+
+def describe_lost(summary: Summary) -> str:
+  """Returns which seeds diverged and why; '' if none did."""
+  lost = lost_runs(summary)
+  if not lost:
+    return ''
+  seeds = _listed(run['seed'] for run in lost)
+  return f'fine-tuning by seed {seeds} diverged: {lost[0]["error"]}'
+
+
 def _settings(summary: Summary, tells: Sequence[str], grid: Grid) -> str:
   """Returns each key's value and the values among which dev chose it."""
   texts = []
@@ -148,10 +167,9 @@ def _settings(summary: Summary, tells: Sequence[str], grid: Grid) -> str:
 def _tried(summary: Summary, key: str) -> list[Value]:
   """Returns the values of a key in a sweep."""
   default = summary.get('config', {}).get(key)
+  runs = *summary['runs'], *summary.get('diverged', ())
   return list(
-    dict.fromkeys(
-      run.get('settings', {}).get(key, default) for run in summary['runs']
-    )
+    dict.fromkeys(run.get('settings', {}).get(key, default) for run in runs)
   )
 
 
@@ -198,6 +216,9 @@ def read_figures(
       )
       if figure is not None:
         figures[key] = figure
+        continue
+      if not all(summary['runs'] for summary in summaries):
+        reasons[key] = 'diverged'
         continue
     reasons[key] = (
       cell.reason

@@ -109,7 +109,11 @@ class Engine(NamedTuple):
 
 
 def find_changes(cells: Sequence[Cell], engine: Engine) -> dict[Key, str]:
-  """Returns {key of a finished run: its changes}, see `describe_changes`."""
+  """Returns {key of a finished run: why to repeat it}.
+
+  It was run with another config, see `describe_changes`, or some of its seeds
+  diverged.
+  """
   found = {}
   for run in {run.key: run for cell in cells for run in cell.runs}.values():
     if run.part.task == base.PRETRAINING:
@@ -118,7 +122,11 @@ def find_changes(cells: Sequence[Cell], engine: Engine) -> dict[Key, str]:
     if summary is not None:
       wanted = settings.flatten(engine.resolve(run))
       text = table_figures.describe_changes(run, summary, wanted)
-      found |= {run.key: text} if text else {}
+      texts = [text and f'was run with {text}']
+      if _is_finished(run):  # else the missing seeds are run
+        texts.append(table_figures.describe_lost(summary))
+      if any(texts):
+        found[run.key] = '; '.join(filter(None, texts))
   return found
 
 
@@ -140,7 +148,8 @@ def _is_finished(run: Run) -> bool:
   summary = table_figures.read_summary(run.summary)
   if summary is None or run.part.task == base.PRETRAINING:
     return summary is not None
-  return len(table_figures.chosen_runs(summary)) >= run.num_seeds
+  made = table_figures.chosen_runs(summary) + table_figures.lost_runs(summary)
+  return len(made) >= run.num_seeds
 
 
 def fill(
@@ -198,7 +207,7 @@ def lay_out(
 ) -> table_rendering.TablePage:
   """Returns the table's page with the figures found."""
   warnings = [
-    f'{row}, {task}: was run with {text}; --rerun runs it again'
+    f'{row}, {task}: {text}; --rerun runs it again'
     for (row, task, _), text in changed.items()
   ]
   theirs = None
@@ -259,15 +268,14 @@ def make_table(
         name = f'{cell.line.name}, {cell.column.name}'
         console.say(f'not to be run: {name}: {cell.reason}')
     for (row, task, _), text in changed.items():
-      console.say(f'{row}, {task}: was run with {text}')
+      console.say(f'{row}, {task}: {text}')
     if not (runs or weights or cells):
       console.say(f'nothing to run: {table_rows.NEEDS_WEIGHTS}')
     return True
   failed = {}
   if run:
     failed = fill(runs, changed, engine)
-    done = {each.key for each in runs}
-    changed = {key: text for key, text in changed.items() if key not in done}
+    changed = find_changes(cells, engine)
   if reference is not None:
     reference = epath.Path(reference)
   elif request.table.reference:

@@ -101,7 +101,11 @@ def make(
   total_steps = sum(phase.steps for phase in phases)
   tracing.check_profile(config.train.profile, total_steps)
   if done is not None:
-    plan.check_continuation(config, workdir, stores, phases, num_windows, done)
+    from train.pretrain import continuation  # a new run needs no such check
+
+    continuation.check_continuation(
+      config, workdir, stores, phases, num_windows, done
+    )
   if results is not None and results['steps'] == total_steps:
     say(f'{workdir} holds a finished run of this config.')
     curves.print_results(results, workdir)

@@ -38,6 +38,24 @@ CONFIG = config_flags.DEFINE_config_file(
   'A shipped config by name (`sesame configs` lists them), or the path of a'
   ' config file. NAME:ARG passes an argument to it, as in transfer:task=rte.',
 )
+
+
+def _or_none(parser: type[flags.ArgumentParser]) -> flags.ArgumentParser:
+  """Returns a parser that also takes None, for a key that may be empty."""
+
+  class OrNone(parser):
+    def parse(self, argument: Any) -> Any:
+      return None if argument == 'None' else super().parse(argument)
+
+  return OrNone()
+
+
+for _type, _parser in (
+  (int, flags.IntegerParser),
+  (float, flags.FloatParser),
+  (str, flags.ArgumentParser),
+):
+  config_flags.register_flag_parser_for_type(_type, _or_none(_parser))
 _PRINT_CONFIG = flags.DEFINE_bool(
   'print_config',
   False,
@@ -231,6 +249,7 @@ def run_with_config(
       raise ValueError(str(error).removeprefix('flag ')) from None
     if unknown:
       raise ValueError(f'{" ".join(unknown)}: not understood; see --help')
+    settings.check_filled(CONFIG.value)
     if CONFIG.value is not None and _PRINT_CONFIG.value:
       from train.run import key_comments
 

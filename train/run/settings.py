@@ -239,6 +239,17 @@ def expand_arguments(argv: Sequence[str]) -> list[str]:
   return argv
 
 
+def check_filled(config: ml_collections.ConfigDict | None) -> None:
+  """Checks that only keys which may be empty, by `placeholder`, are None."""
+  for section, keys in (config or {}).items():
+    for key, value in keys.items(preserve_field_references=True):
+      if value is None:
+        raise ValueError(
+          f'--config.{section}.{key}=None: expected a value, as this key may'
+          ' not be empty'
+        )
+
+
 def unknown_key(
   key: str, keys: Sequence[str], where: str = '--config.'
 ) -> ValueError:

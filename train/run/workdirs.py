@@ -26,6 +26,8 @@ MODEL_FOLDER = 'model'
 STORE_FILE = 'trained_on.json'
 # Of several runs of one fine-tuning, in the folder that holds theirs.
 SUMMARY_FILE = 'summary.json'
+# Of a fine-tuning whose numbers were not finite: why it ended.
+DIVERGED_FILE = 'diverged.txt'
 
 
 class BusyError(ValueError):

@@ -15,13 +15,13 @@ from etils import epath
 
 from data.examples import pipeline
 from data.inputs.batches import Batches
-from data.tasks import registry
+from data.tasks import files
 from data.tasks.examples import Example, Task, TextExample, TextTask
 from train.engine import soft_targets
 from train.host import processes
 from train.host.console import say
 from train.run import settings
-from train.transfer import task_data, task_losses, teachers
+from train.transfer import predictors, task_data, task_losses, teachers
 from train.transfer.program import Found, TaskProgram
 from train.transfer.task_data import Split
 from train.transfer.task_losses import Array, Batch, Outputs
@@ -382,7 +382,8 @@ _NO_LABEL: Mapping[str, tuple] = {
 
 
 def _check_text(path: str) -> None:
-  if not epath.Path(path).expanduser().exists():
+  is_set = files.is_named(path)
+  if not (is_set or epath.Path(path).expanduser().exists()):
     raise FileNotFoundError(f'distill.text={path}: there is no such file')
 
 
@@ -395,7 +396,7 @@ def read_unlabelled(task: Task, path: str) -> list[Example]:
   if file.suffix == '.txt' and isinstance(task, TextTask):
     found = _read_lines(task, file)
   else:
-    found = registry.read_file(task, file, 'test')
+    found = predictors.read_input(task, file, 'test', 'distill.text')
   return [_without_label(example) for example in found]
 
 

@@ -22,7 +22,6 @@ from data.tasks.examples import (
 from train.host.files import Json
 from train.transfer import predictors, task_outputs
 from train.transfer.predictors import Answered
-from train.transfer.task_data import Split
 
 ID = 'the command line'
 # Characters of a context that are shown around an answer.
@@ -142,21 +141,10 @@ def answer(
   """Returns the answer of a model, or of an ensemble, for JSON.
 
   `likeliest` are the `top` answers with their probabilities, all by default; of
-  tags those of each word. Raises ValueError for options that do not fit the
-  task, and for a text longer than the model reads.
+  tags those of each word. A text longer than the model reads is cut as in
+  files. Raises ValueError for options that do not fit the task.
   """
-
-  def refuse_cut(split: Split) -> None:
-    if split.features.truncated:
-      longest = int(split.features.lengths.max())
-      raise ValueError(
-        f'the text is longer than {workdirs[0]} reads: a row has {longest}'
-        ' tokens at most; shorten the text'
-      )
-
-  found = predictors.answer(
-    workdirs, lambda task: read(task, given), task_name, refuse_cut
-  )
+  found = predictors.answer(workdirs, lambda task: read(task, given), task_name)
   (example,), (prediction,) = found.split.examples, found.predictions
   record = kinds.KINDS[found.task.kind].record(prediction.answer)
   shown: dict[str, Any] = {'task': found.task.name, 'kind': found.task.kind}

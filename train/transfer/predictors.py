@@ -12,6 +12,7 @@ from etils import epath
 from ml_collections import config_dict
 
 from data.scoring import kinds, scores
+from data.tasks import files as task_files
 from data.tasks import registry
 from data.tasks.examples import Example, Prediction, Task
 from train.engine import sharding
@@ -117,18 +118,32 @@ def check_null_odds(models: Sequence[epath.PathLike]) -> None:
       )
 
 
-def read_input(task: Task, source: epath.PathLike, split: str) -> list[Example]:
-  """Reads a task's file or a folder's split; errors name file and line."""
-  path = epath.Path(source)
-  if not path.exists():
-    raise FileNotFoundError(f'--input {path}: no such file or folder')
-  if not path.is_dir():
-    return registry.read_file(task, path, split)
-  if not task.folders:
+def read_input(
+  task: Task, source: epath.PathLike, split: str, key: str = '--input'
+) -> list[Example]:
+  """Reads a task's file, or a folder's split; errors name file and line.
+
+  A task of one's own has no folders; its examples may be a data set, see
+  `own.find_input`. `key` names the source in messages.
+  """
+  path, is_set = epath.Path(source), task_files.is_named(str(source))
+  if is_set and task.folders:
     raise ValueError(
-      f'--input {path}: found a folder, expected a file of the task {task.name}'
+      f'{key} {path}: found a data set of Hugging Face, expected a file or a'
+      f' folder of the task {task.name}; data sets are of tasks of your own'
     )
-  return registry.load(task, str(path), split)
+  if not (is_set or path.exists()):
+    raise FileNotFoundError(f'{key} {path}: no such file or folder')
+  if path.is_dir() and task.folders:
+    return registry.load(task, str(path), split)
+  if not task.folders and (is_set or path.is_dir()):
+    from data.tasks import own  # for these tasks alone
+
+    form = kinds.OWN_FORMS[task.kind]
+    path, told = own.find_input(form, str(source), key)
+    if told:
+      say(told)
+  return registry.read_file(task, path, split)
 
 
 def predict(
@@ -164,17 +179,13 @@ def answer(
   workdirs: Sequence[epath.PathLike],
   read: Callable[[Task], list[Example]],
   task_name: str | None = None,
-  check: Callable[[Split], None] = lambda split: None,
 ) -> Answered:
-  """Returns the predictions of one model or an ensemble; see `predict`.
-
-  `check` may refuse the split before any parameter is read.
-  """
+  """Returns the predictions of one model or an ensemble; see `predict`."""
   members = _open_members(workdirs, task_name)
   first = members[0].program
   splits = first.open_splits(['test'], {'test': read(first.task)})
   split = splits['test']
-  check(split)
+  _say_cut(first, split)
   logits = _logits(members, split)
   predictions = _decode(members, split, logits)
   return Answered(first.task, first.config.task, split, logits, predictions)
@@ -220,6 +231,7 @@ def predict_both_orders(
   ]
   found = {'test': examples, 'swapped': swapped}
   splits = first.open_splits(list(found), found)
+  _say_cut(first, splits['test'])
   logits = [_logits(members, split) for split in splits.values()]
   split = splits['test']
   return (
@@ -277,6 +289,23 @@ def _open_members(
           f' {name} is {here[name]} in the first, {value} in the second'
         )
   return members
+
+
+def _say_cut(program: TaskProgram, split: Split) -> None:
+  """Says how many examples are longer than the model reads, if any."""
+  features = split.features
+  if not features.truncated:
+    return
+  settings = program.config.task
+  # Texts with answers are read in windows, and only questions are cut.
+  is_asked = program.kind.unit == 'part'
+  keys = ('max_question',) if is_asked else ('max_length', 'long_text')
+  told = [f'task.{key}={settings[key]}' for key in keys if key in settings]
+  say(
+    f'{features.truncated:,} of {len(split.examples):,} examples are longer'
+    f' than the model reads ({", ".join(told)}): up to {features.most_lost:,}'
+    ' tokens of an example are left out'
+  )
 
 
 def _logits(

@@ -38,17 +38,21 @@ def run(
 
   `workdir` holds the runs' folders and summary.json; `grid` maps 'section.key'
   to values. Only the best run's model is kept, or with `keep_all` every one;
-  predictions and scores always are.
+  predictions and scores always are. After a run that diverges the others go
+  on; it is tried again only if its folder is removed.
 
   Returns:
     The content of summary.json: `task`, `runs` (each with `seed`, `settings`,
     `metrics` as 'split/metric', of several tasks 'task/split/metric' and
     'dev/mean', `main`, the metric that chooses, `seconds`, `folder`), `mean`
     and `std` (sample standard deviation, 0 of one run) over the seeds of the
-    best settings, `settings` (best by mean on dev), `best` (the best run on
-    dev), `train_size`, `device`, `revision`, `weights`, `config`.
+    best settings, `settings` (best by mean on dev, among those with the fewest
+    diverged runs), `best` (the best run on dev), `train_size`, `device`,
+    `revision`, `weights`, `config`; `diverged`, the runs that did, each with
+    `seed`, `settings`, `error` and `folder`.
 
   Raises:
+    FloatingPointError: if all runs diverged; summary.json tells of them.
     processes.Preempted: if asked to end early; what is finished is kept.
   """
   workdir = epath.Path(workdir)
@@ -71,7 +75,7 @@ def run(
     new = [seeded for folder, seeded in of_seeds if not _is_begun(folder)]
     if new:
       assemble.check_fits(new[0])
-  runs = []
+  runs, diverged, last = [], [], None
   with processes.Preemption() as preemption:
 
     def end_if_asked() -> None:
@@ -84,13 +88,32 @@ def run(
       shared = None
       for folder, seeded in of_seeds:
         results = workdirs.read_results(folder)
-        if results is None:
+        file = folder / workdirs.DIVERGED_FILE
+        why = file.read_text() if file.exists() else ''
+        if results is None and not why:
           end_if_asked()
           say(f'\n{folder}')
           if shared is None and checkpoint.latest_step(folder) is None:
             shared = finetune.plan(seeded, training.find_devices(seeded))
           planned_run = finetune.make(seeded, folder, shared=shared)
-          results = training.train(planned_run, folder)
+          try:
+            results = training.train(planned_run, folder)
+          except FloatingPointError as error:
+            why = str(error)
+            say(f'diverged: {why}')
+            if processes.is_first():
+              files.write_atomically(file, f'{why}\n')
+        if results is None:
+          diverged.append(
+            {
+              'seed': seeded.train.seed,
+              'settings': dict(changes),
+              'error': why.partition('\n')[0],
+              'folder': folder.name,
+            }
+          )
+          continue
+        last = results
         _drop(folder / checkpoint.FOLDER)
         runs.append(_entry(results, changes, folder))
         best = max(runs, key=_main_value)
@@ -98,11 +121,14 @@ def run(
           if entry is not best and not keep_all:
             _drop(epath.Path(entry['workdir']) / workdirs.MODEL_FOLDER)
       del shared
-    summary = _summary(runs, combinations, results)
+    facts = last or {'config': settings.flatten(seeded)}
+    summary = _summary(runs, combinations, facts) | {'diverged': diverged}
     if processes.is_first():
       files.write_atomically(
         workdir / workdirs.SUMMARY_FILE, json.dumps(summary, indent=2) + '\n'
       )
+    if not runs:
+      raise FloatingPointError(f'all runs diverged: {diverged[0]["error"]}')
     end_if_asked()  # a table has other sweeps
   return summary
 
@@ -155,7 +181,10 @@ def _changed(
 def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
   """Checks a run's settings, and that no other config finished there."""
   results = workdirs.read_results(folder)
-  is_new = results is None
+  finished = results and results['config']
+  if (folder / workdirs.DIVERGED_FILE).exists():
+    finished = settings.flatten(workdirs.read_config(folder))
+  is_new = finished is None
   mesh = (
     training.find_devices(config) if is_new else sharding.make_mesh(config.mesh)
   )
@@ -171,7 +200,7 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
       for key, value in flat.items()
       if is_sized or not key.startswith('model.')
     }
-    for flat in (results['config'], settings.flatten(config))
+    for flat in (finished, settings.flatten(config))
   )
   differing = task_plan.differing_keys(there, here)
   if differing:
@@ -184,6 +213,7 @@ def _check(folder: epath.Path, config: ml_collections.ConfigDict) -> None:
 def _is_begun(folder: epath.Path) -> bool:
   return (
     workdirs.read_results(folder) is not None
+    or (folder / workdirs.DIVERGED_FILE).exists()
     or checkpoint.latest_step(folder) is not None
   )
 
@@ -256,12 +286,16 @@ def _summary(
   combinations: Sequence[FlatConfig],
   results: Results,
 ) -> Summary:
+  if not runs:
+    kept = {'task': '+'.join(_tasks(results)), 'runs': []}
+    return kept | {'config': results['config']}
   groups = [
     [entry for entry in runs if entry['settings'] == changes]
     for changes in combinations
   ]
   chosen = max(
-    groups, key=lambda group: statistics.fmean(map(_main_value, group))
+    filter(None, groups),
+    key=lambda group: (len(group), statistics.fmean(map(_main_value, group))),
   )
   values = {
     name: [entry['metrics'][name] for entry in chosen]
@@ -296,6 +330,8 @@ def print_summary(summary: Summary, workdir: epath.PathLike) -> None:
     for name, mean in summary['mean'].items()
   ]
   title = f'{summary["task"]}, {count} seeds'
+  if lost := len(summary['diverged']):
+    title += f', beside {lost} diverged runs'
   if chosen:
     title += ', best settings ' + ', '.join(
       f'{k}={v}' for k, v in chosen.items()

@@ -4,13 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 
 import ml_collections
-from etils import epath
 
-from data import storage
 from data.inputs.batches import Batches
 from data.inputs.features import Features
 from data.scoring import kinds
-from data.tasks import files, registry
+from data.tasks import registry
 from data.tasks.examples import Example, Task
 from data.vocabulary.tokenizer import Tokenizer
 from train.host.files import Json
@@ -100,23 +98,7 @@ def open_task(config: ml_collections.ConfigDict) -> Task:
     )
   if name != 'own':
     return with_languages(config, registry.find(name))
-  settings = dict(config.own)
-  folder = epath.Path(config.data.source).expanduser()
-  for split in ('train', 'dev', 'test'):
-    name = settings[split]
-    if not name:
-      settings[split] = ''
-      continue
-    if files.is_named(config.data.source):
-      settings[split] = f'{config.data.source}:{name}'
-      continue
-    file = epath.Path(name) if storage.is_remote(name) else folder / name
-    if not file.exists():
-      raise FileNotFoundError(
-        f'own.{split}={name}: not in {folder}. {files.contents(folder)}'
-      )
-    settings[split] = str(file)
-  return kinds.own_task(**settings)
+  return kinds.own_task(source=config.data.source, **config.own)
 
 
 def open_tasks(config: ml_collections.ConfigDict) -> tuple[Task, ...]:

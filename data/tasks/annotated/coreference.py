@@ -413,5 +413,7 @@ def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
 
 # How a user's own files of documents are read.
 OWN = own.OwnForm(
-  lambda file, split, text, label: conll_rows(file, split), _declare
+  lambda file, split, text, label: conll_rows(file, split),
+  _declare,
+  in_tables=False,
 )

@@ -381,4 +381,5 @@ def _declare(settings: own.Settings, found: own.Read) -> dict[str, Any]:
 OWN = own.OwnForm(
   lambda file, split, text, label: rows(file, split, columns=any_columns),
   _declare,
+  in_tables=False,
 )

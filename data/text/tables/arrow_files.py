@@ -20,7 +20,17 @@ PART_ROWS, PART_BYTES = 1024, 4_000_000
 _BUFFER = 1 << 20
 _PARQUET, _ARROW = b'PAR1', b'ARROW1'
 _FEATHER_1 = b'FEA1'
+# Raised for dates of far years, unknown time zones, parts of a microsecond.
+_NO_VALUES = (
+  ValueError,
+  ArithmeticError,
+  LookupError,
+  ImportError,
+  NotImplementedError,
+)
 _LFS = b'version https://git-lfs'
+# The end of an IPC stream; before Arrow 0.15 it had no continuation mark.
+_ENDS = (b'\xff\xff\xff\xff' + bytes(4), bytes(4))
 
 
 def open_table(path: epath.Path) -> Table:
@@ -100,6 +110,8 @@ def _opened(path: epath.Path) -> Iterator[BinaryIO | pa.NativeFile]:
     )
   if storage.is_remote(path):
     with path.open('rb') as file:
+      if not hasattr(file, 'closed'):
+        file.closed = False  # pyarrow takes TensorFlow's file for a closed one
       yield file
   elif text_files.size_and_time(path)[0]:
     is_parquet = text_files.ending(path) == '.parquet'
@@ -168,14 +180,7 @@ def _read(
   size = text_files.size_and_time(path)[0]
   number, read = 0, []
   with _opened(path) as file:
-    names = _schema(path, file).names
-    for column in columns:
-      if names.count(column) > 1:
-        raise ValueError(
-          f'{path}: found {names.count(column)} columns named {column!r},'
-          ' expected one'
-        )
-    file.seek(0)
+    _check_single(path, file, columns)
     batches = _batches(path, file, columns, progress)
     while True:
       with _told(path, size, read):
@@ -186,6 +191,17 @@ def _read(
         number += 1
         yield number, values
       read.append(batch.num_rows)
+
+
+def _check_single(path: epath.Path, file: Any, columns: Sequence[str]) -> None:
+  names = _schema(path, file).names
+  for column in columns:
+    if names.count(column) > 1:
+      raise ValueError(
+        f'{path}: found {names.count(column)} columns named {column!r},'
+        ' expected one'
+      )
+  file.seek(0)
 
 
 def _batches(
@@ -219,13 +235,33 @@ def _batches(
     opened = ipc.open_file(file, options=options)
     whole = map(opened.get_batch, range(opened.num_record_batches))
   else:
-    schema = ipc.open_stream(file).schema
-    file.seek(0)
-    whole = ipc.open_stream(file, options=_only(schema, columns))
+    whole = _stream(file, columns)
   for batch in whole:
     yield from parts_of(batch)
     progress(file.tell())
   progress(text_files.size_and_time(path)[0])
+
+
+def _stream(file: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+  """Yields the batches of a stream; ArrowInvalid where its end has no mark.
+
+  Arrow's format and reader take the end of the file for it, too; but every
+  writer marks it, and without the mark the file was cut between two batches.
+  """
+  schema = ipc.open_stream(file).schema
+  file.seek(0)
+  batches = ipc.open_stream(file, options=_only(schema, columns))
+  end = file.tell()
+  for batch in batches:
+    yield batch
+    end = file.tell()
+  file.seek(end)
+  found = file.read(max(map(len, _ENDS)) + 1)
+  if found not in _ENDS:
+    raise pa.ArrowInvalid(
+      f'found {found!r} after the last batch, expected the mark of the end of a'
+      ' stream, and nothing after it'
+    )
 
 
 def _only(schema: pa.Schema, columns: Sequence[str]) -> ipc.IpcReadOptions:
@@ -269,8 +305,9 @@ def read_chosen(
     for path in map(epath.Path, paths):
       file = stack.enter_context(_opened(path))
       total += size_of(path)
+      _check_single(path, file, columns)
       with _told(path, size_of(path)):
-        batches += ipc.open_stream(file)
+        batches += _stream(file, columns)
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     number = 0
     for path in map(epath.Path, indices):
@@ -298,7 +335,8 @@ def values_of(
 ) -> Iterator[Values]:
   """Yields the values of each row of a batch; `before` it there were rows.
 
-  Raises ValueError, with the row, at a text that is not UTF-8.
+  Raises ValueError, with the row, at a text that is not UTF-8, or another value
+  that Python has not.
   """
   lists = []
   for column in columns:
@@ -306,13 +344,9 @@ def values_of(
     _check_whole(name, found, before)
     try:
       lists.append(found.to_pylist())
-    except UnicodeDecodeError:
-      row, error = _first_wrong(found)
-      raise ValueError(
-        f'{name}, row {before + row + 1:,}: found the byte'
-        f' 0x{error.object[error.start]:02x} in the column {column!r} at byte'
-        f' {error.start:,}, expected UTF-8'
-      ) from None
+    except _NO_VALUES:
+      row, what = _first_wrong(found, column)
+      raise ValueError(f'{name}, row {before + row + 1:,}: {what}') from None
   yield from zip(*lists, strict=True)
 
 
@@ -332,10 +366,20 @@ def _check_whole(name: str, column: pa.Array, before: int) -> None:
       ) from None
 
 
-def _first_wrong(column: pa.Array) -> tuple[int, UnicodeDecodeError]:
-  for row in range(len(column)):
+def _first_wrong(values: pa.Array, column: str) -> tuple[int, str]:
+  """Returns the first row that Python cannot have, and what is wrong there."""
+  for row in range(len(values)):
     try:
-      column[row].as_py()
+      values[row].as_py()
     except UnicodeDecodeError as error:
-      return row, error
-  raise AssertionError('every row was decoded, and the column was not')
+      return row, (
+        f'found the byte 0x{error.object[error.start]:02x} in the column'
+        f' {column!r} at byte {error.start:,}, expected UTF-8'
+      )
+    except _NO_VALUES as error:
+      why = ' '.join(str(error).split()) or type(error).__name__
+      return row, (
+        f'found {values.type} in the column {column!r} that is no value of'
+        f" Python's ({why.rstrip('.')}), expected text or numbers"
+      )
+  raise AssertionError('every row was converted, and the column was not')

@@ -24,7 +24,7 @@ def open_table(path: epath.Path) -> Table:
   if not titles:
     raise ValueError(f'{path}: is empty, expected a line of titles')
   is_csv = text_files.ending(path) == '.csv'
-  others = '\t;' if is_csv else ',;'
+  others = '\t;|' if is_csv else ',;|'
   if len(titles) == 1 and any(mark in titles[0] for mark in others):
     raise ValueError(
       f'{path}, line 1: found one column with the title {titles[0][:80]!r},'

@@ -7,10 +7,12 @@ each one, named by dataset_dict.json. A folder of the hub has parquet files, by
 """
 
 import dataclasses
+import fnmatch
 import functools
 import json
+import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -22,6 +24,7 @@ from data.text.tables import opening
 from data.text.tables.table import Table, records
 
 DEFAULT_SPLIT = 'train'
+BESIDE = 'file beside the tables'  # why it is dropped
 _DICT, _STATE = 'dataset_dict.json', 'state.json'
 # Words in the names of files -> the split, as the hub takes them.
 _WORDS = {
@@ -46,11 +49,11 @@ Layout = dict[str, dict[str, list[epath.Path]]]
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-  """A split of a data set: its tables, and files beside them, not read."""
+  """A split of a data set: its tables, and reason -> files not read."""
 
   tables: Sequence[Table]
   description: str
-  beside: Sequence[str] = ()
+  dropped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
 def parse(spec: str) -> tuple[str, str, str]:
@@ -59,7 +62,8 @@ def parse(spec: str) -> tuple[str, str, str]:
   Of a single part after the name, `find` learns whether it is a config or a
   split; here it is the split. Raises ValueError for another form.
   """
-  name, *parts = spec.removeprefix(languages.HUGGING_FACE).split(':')
+  name, *parts = languages.named_parts(spec)
+  storage.is_remote(name)  # or an error about the address of another place
   if not name or name.startswith('//') or len(parts) > 2:
     raise ValueError(
       f'source {spec!r}: expected hf:NAME[:CONFIG][:SPLIT], of a folder or of a'
@@ -105,8 +109,13 @@ def find(spec: str, name: str, config: str, split: str) -> DataSet:
   return DataSet(tables, _describe(tables, chosen, others))
 
 
-def read_records(file: epath.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-  """Yields (place, record) of a file, a folder or hf:NAME[:CONFIG]:SPLIT."""
+def read_records(
+  file: epath.Path, columns: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+  """Yields (place, record) of a file, a folder or hf:NAME[:CONFIG]:SPLIT.
+
+  See `table.records` on `columns`.
+  """
   spec = str(file)
   if spec.startswith(languages.HUGGING_FACE):
     tables = find(spec, *parse(spec)).tables
@@ -114,12 +123,16 @@ def read_records(file: epath.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     tables = find(spec, spec, '', '').tables
   else:
     tables = [opening.open_table(file)]
-  return records(tables)
+  return records(tables, columns)
+
+
+def count(tables: Sequence[Any]) -> str:
+  """Returns the number of files, as text."""
+  return f'{len(tables)} files' if len(tables) > 1 else '1 file'
 
 
 def _describe(tables: Sequence[Table], split: str, others: str) -> str:
-  count = f'{len(tables)} files' if len(tables) > 1 else '1 file'
-  return count + (f' of the split {split!r}{others}' if split else '')
+  return count(tables) + (f' of the split {split!r}{others}' if split else '')
 
 
 def _choose_split(
@@ -230,18 +243,22 @@ def _saved_classes(folder: epath.Path) -> Mapping[str, Sequence[str]]:
 
 
 def _of_hub(spec: str, folder: epath.Path, config: str, split: str) -> DataSet:
-  paths, _, _ = text_files.find(str(folder))
+  paths, _, dangling = text_files.find(str(folder))
   tables = [path for path in paths if text_files.is_table(path)]
   if not tables:
     raise ValueError(
       f'source {spec!r}: {folder} has no {_STATE} of save_to_disk and no'
       ' parquet, arrow, csv or tsv file, expected a data set of Hugging Face'
     )
-  matter = _front_matter(folder / 'README.md')
-  layout = _declared(folder, matter) or _by_names(folder, tables)
+  readme = folder / 'README.md'
+  matter = _front_matter(readme)
+  configs = _objects(
+    readme, 'configs', matter.get('configs'), 'an object with config_name'
+  )
+  layout = _declared(readme, configs, paths) or _by_names(folder, tables)
   if not config and split in layout and split not in layout.get('default', ()):
     config, split = split, ''
-  default = _default_config(layout, matter)
+  default = _default_config(layout, configs)
   if (config or default) not in layout:
     raise ValueError(
       f'source {spec!r}: found no config {config or default!r}, expected one of'
@@ -252,8 +269,7 @@ def _of_hub(spec: str, folder: epath.Path, config: str, split: str) -> DataSet:
   files = layout[config][chosen]
   if not files:
     raise FileNotFoundError(
-      f'source {spec!r}: no file of the split {chosen!r} that'
-      f' {folder / "README.md"} declares'
+      f'source {spec!r}: no file of the split {chosen!r} that {readme} declares'
     )
   wrong = [path for path in files if not text_files.is_table(path)]
   if wrong:
@@ -261,17 +277,18 @@ def _of_hub(spec: str, folder: epath.Path, config: str, split: str) -> DataSet:
       f'source {spec!r}: found {wrong[0]} of the split {chosen!r}, expected'
       f' files of {", ".join(text_files.TABLES)}'
     )
-  classes = _declared_classes(matter, config)
+  classes = _declared_classes(readme, matter, config)
   opened = [opening.open_table(path) for path in files]
   opened = [
     dataclasses.replace(table, classes=table.classes or classes)
     for table in opened
   ]
   name = chosen if len(layout) == 1 else f'{config}:{chosen}'
+  beside = [str(path) for path in paths if not text_files.is_table(path)]
   return DataSet(
     opened,
     _describe(opened, name, others),
-    [str(path) for path in paths if not text_files.is_table(path)],
+    {BESIDE: beside, 'link to nothing': dangling},
   )
 
 
@@ -286,7 +303,7 @@ def _front_matter(readme: epath.Path) -> Mapping[str, Any]:
 
   try:
     values = yaml.safe_load(found[1])
-  except yaml.YAMLError as error:
+  except (yaml.YAMLError, ValueError, RecursionError) as error:
     raise ValueError(
       f'{readme}: found front matter that is not YAML:'
       f' {" ".join(str(error).split())}'
@@ -294,54 +311,122 @@ def _front_matter(readme: epath.Path) -> Mapping[str, Any]:
   return values if isinstance(values, dict) else {}
 
 
-def _entries(matter: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-  entries = matter.get('configs') or ()
-  return [entry for entry in entries if isinstance(entry, dict)]
+def _wrong(
+  readme: epath.Path, key: str, found: Any, expected: str
+) -> ValueError:
+  return ValueError(
+    f'{readme}, {key}: found {found!r:.60}, expected {expected}'
+  )
 
 
-def _declared(folder: epath.Path, matter: Mapping[str, Any]) -> Layout:
+def _objects(
+  readme: epath.Path, key: str, value: Any, expected: str
+) -> list[dict[str, Any]]:
+  """Returns a list of objects in front matter, none of null."""
+  value = [] if value is None else value
+  if not isinstance(value, list):
+    raise _wrong(readme, key, value, f'a list, each {expected}')
+  for number, each in enumerate(value):
+    if not isinstance(each, dict):
+      raise _wrong(readme, f'{key}[{number}]', each, expected)
+  return value
+
+
+def _declared(
+  readme: epath.Path,
+  configs: Sequence[Mapping[str, Any]],
+  paths: Sequence[epath.Path],
+) -> Layout:
   """Returns the files of each split by the `configs` of README.md."""
   layout: Layout = {}
-  for entry in _entries(matter):
-    files = entry.get('data_files')
-    if files is None:
+  for number, entry in enumerate(configs):
+    name, key = str(entry.get('config_name') or 'default'), f'configs[{number}]'
+    data_dir, files = entry.get('data_dir'), entry.get('data_files')
+    if data_dir is None and files is None:
       continue
-    if not isinstance(files, list) or not isinstance(files[0], dict):
-      files = [{'split': DEFAULT_SPLIT, 'path': files}]
-    splits = layout.setdefault(str(entry.get('config_name', 'default')), {})
-    for part in files:
-      patterns = part.get('path') or ()
-      patterns = [patterns] if isinstance(patterns, str) else patterns
-      splits[str(part.get('split', DEFAULT_SPLIT))] = [
+    folder = readme.parent / str(data_dir or '')
+    inside = [path for path in paths if path.is_relative_to(folder)]
+    tables = [path for path in inside if text_files.is_table(path)]
+    if not tables:
+      raise _wrong(readme, f'{key}.data_dir', data_dir, 'a folder of tables')
+    if files is None:
+      layout |= _by_names(folder, tables, name)
+      continue
+    splits = layout.setdefault(name, {})
+    for split, patterns in _parts(readme, f'{key}.data_files', files):
+      found = splits.setdefault(split, [])
+      found += dict.fromkeys(
         path
-        for pattern in patterns
-        for path in storage.find_files(folder, pattern)
-      ]
+        for pattern in map(pathlib.PurePosixPath, patterns)
+        for path in inside
+        if _fits(path.relative_to(folder).parts, pattern.parts)
+      )
   return layout
 
 
-def _default_config(layout: Layout, matter: Mapping[str, Any]) -> str:
+def _parts(
+  readme: epath.Path, key: str, files: Any
+) -> Iterator[tuple[str, list[str]]]:
+  """Yields the split and the patterns of each part of `data_files`."""
+  expected = 'a pattern, or an object with split and path'
+  if files == []:
+    raise _wrong(readme, key, files, expected)
+  if _is_patterns(files):
+    files = [{'path': files}]
+  for part in _objects(readme, key, files, expected):
+    patterns = part.get('path')
+    if not _is_patterns(patterns):
+      raise _wrong(readme, f'{key}.path', patterns, 'a pattern or several')
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    yield str(part.get('split', DEFAULT_SPLIT)), patterns
+
+
+def _is_patterns(value: Any) -> bool:
+  values = value if isinstance(value, list) else [value]
+  return bool(values) and all(isinstance(each, str) for each in values)
+
+
+def _fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
+  """Returns whether a path fits a pattern, of which ** is any folders."""
+  if not patterns:
+    return not names
+  first, *rest = patterns
+  if first == '**':
+    rest = rest or ['*']
+    return any(_fits(names[at:], rest) for at in range(len(names)))
+  fits = bool(names) and fnmatch.fnmatchcase(names[0], first)
+  return fits and _fits(names[1:], rest)
+
+
+def _default_config(
+  layout: Layout, configs: Sequence[Mapping[str, Any]]
+) -> str:
   if len(layout) == 1:
     return next(iter(layout))
-  for entry in _entries(matter):
+  for entry in configs:
     if entry.get('default'):
-      return str(entry.get('config_name', 'default'))
+      return str(entry.get('config_name') or 'default')
   return 'default'
 
 
-def _by_names(folder: epath.Path, paths: Sequence[epath.Path]) -> Layout:
+def _by_names(
+  folder: epath.Path, paths: Sequence[epath.Path], config: str = ''
+) -> Layout:
   """Returns the files of each split by their names and folders.
 
-  A folder other than data/ is a config if its files are numbered.
+  Without a config, each folder other than data/ is one if its files are
+  numbered.
   """
   layout: Layout = {}
   for path in paths:
     relative = path.relative_to(folder)
     parents = [part for part in relative.parts[:-1] if part != 'data']
-    shard = _SHARD.fullmatch(path.stem)
-    config = parents[0] if shard and parents else 'default'
-    split = _split_of(shard[1] if shard else path.stem, parents, bool(shard))
-    layout.setdefault(config, {}).setdefault(split, []).append(path)
+    # Without the ending, and that of a compression.
+    stem = path.name[: path.name.lower().rindex(text_files.ending(path))]
+    shard = _SHARD.fullmatch(stem)
+    name = config or (parents[0] if shard and parents else 'default')
+    split = _split_of(shard[1] if shard else stem, parents, bool(shard))
+    layout.setdefault(name, {}).setdefault(split, []).append(path)
   return layout
 
 
@@ -354,21 +439,40 @@ def _split_of(stem: str, parents: Sequence[str], is_shard: bool) -> str:
 
 
 def _declared_classes(
-  matter: Mapping[str, Any], config: str
+  readme: epath.Path, matter: Mapping[str, Any], config: str
 ) -> dict[str, list[str]]:
   """Returns column -> names of classes by `dataset_info` of README.md."""
-  infos = matter.get('dataset_info') or ()
+  infos, key = matter.get('dataset_info'), 'dataset_info'
   infos = [infos] if isinstance(infos, dict) else infos
   found = {}
-  for info in infos:
+  for info in _objects(readme, key, infos, 'an object with features'):
     if str(info.get('config_name', config)) != config:
       continue
-    for feature in info.get('features') or ():
-      kind = feature.get('dtype')
+    of_features = f'{key}.features'
+    features = _objects(
+      readme, of_features, info.get('features'), 'an object with name and dtype'
+    )
+    for feature in features:
+      kind, column = feature.get('dtype'), feature.get('name')
       names = kind.get('class_label') if isinstance(kind, dict) else None
       names = names.get('names') if isinstance(names, dict) else None
-      if isinstance(names, dict):
-        names = [str(names[key]) for key in sorted(names, key=int)]
       if names:
-        found[feature['name']] = names
+        where = f'{of_features}, the classes of {column!r}'
+        found[str(column)] = _class_names(readme, where, names)
   return found
+
+
+def _class_names(readme: epath.Path, key: str, names: Any) -> list[str]:
+  values = names
+  if isinstance(names, dict):
+    by_number = {str(number): name for number, name in names.items()}
+    numbers = [str(number) for number in range(len(names))]
+    if {*by_number} != {*numbers}:
+      raise _wrong(readme, key, names, f'the numbers 0 to {len(names) - 1}')
+    values = [by_number[number] for number in numbers]
+  if not isinstance(values, list) or not all(
+    isinstance(name, str | int) and not isinstance(name, bool)
+    for name in values
+  ):
+    raise _wrong(readme, key, names, 'names, in quotes where YAML has a value')
+  return [str(name) for name in values]

@@ -1,7 +1,14 @@
 """A table, and the choice of its column of text."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
 from typing import Any
 
 DEFAULT_FIELD = 'text'  # of JSONL, too
@@ -112,19 +119,27 @@ def describe(table: Table) -> str:
 
 
 def records(
-  tables: Iterable[Table],
+  tables: Iterable[Table], columns: Collection[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
   """Yields (place, record) of all rows; numbers of classes are their names.
 
-  The class -1 is an unknown one, and None.
+  The class -1 is an unknown one, and None. Only those of `columns` that there
+  are have values; others, which may be images or dates of no calendar, have
+  `...`. Raises ValueError for a table without any of them.
   """
   for table in tables:
-    names = list(table.types)
+    names = [name for name in table.types if name in columns]
+    if not names:
+      raise ValueError(
+        f'{table.name}: found none of the columns {sorted(columns)}, expected'
+        f' some: {describe(table)}'
+      )
+    unread = dict.fromkeys(table.types, ...)
     for number, values in table.rows(names):
-      record = dict(zip(names, values, strict=True))
+      record = unread | dict(zip(names, values, strict=True))
       where = table.place(number)
       for name, classes in table.classes.items():
-        if name in record:
+        if name in names:
           record[name] = _named(where, name, record[name], classes)
       yield where, record
 

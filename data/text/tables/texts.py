@@ -1,7 +1,7 @@
 """Tables as sources of text: a record is a document."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from etils import epath
 
@@ -25,46 +25,38 @@ def open_files(
 ) -> Source:
   """Opens a path, a folder or a glob of files, some of which are tables.
 
-  A folder with parquet or arrow files is a data set: its README.md and the like
-  are left out, and of several splits `train` is read. Tables of commas or tabs
-  stand in no folder with other text. Raises ValueError or FileNotFoundError,
-  with the file.
+  A folder is a data set: of several splits `train` is read. Beside parquet and
+  arrow files it may have any others, beside tables of commas or tabs only .md;
+  these are dropped. Raises ValueError or FileNotFoundError, with the file.
   """
   tables = [path for path in paths if text_files.is_table(path)]
   others = [path for path in paths if not text_files.is_table(path)]
   binary = any(opening.is_binary(path) for path in tables)
-  if from_folder and binary:
-    return _open_set(spec, spec, '', '', text_field)
-  others = [path for path in others if path.suffix != '.md']
-  if others:
+  texts = [path for path in others if path.suffix != '.md']
+  if texts and not (from_folder and binary):
     raise ValueError(
-      f'source {spec!r}: found text, such as {others[0]}, and tables, such as'
+      f'source {spec!r}: found text, such as {texts[0]}, and tables, such as'
       f' {tables[0]}, expected one of both: name the files of one ending, as in'
-      f" '{others[0].parent}/*{others[0].suffix}'"
+      f" '{texts[0].parent}/*{texts[0].suffix}'"
     )
-  count = f'{len(tables)} files' if len(tables) > 1 else '1 file'
-  return _open(spec, count, list(map(opening.open_table, tables)), text_field)
+  if from_folder:
+    return _open(spec, data_sets.find(spec, spec, '', ''), text_field)
+  found = data_sets.DataSet(
+    list(map(opening.open_table, tables)),
+    data_sets.count(tables),
+    {data_sets.BESIDE: list(map(str, others))},
+  )
+  return _open(spec, found, text_field)
 
 
 def open_named(spec: str, text_field: str) -> Source:
   """Opens hf:NAME[:CONFIG][:SPLIT], a local folder or a set of the hub."""
-  return _open_set(spec, *data_sets.parse(spec), text_field)
+  found = data_sets.find(spec, *data_sets.parse(spec))
+  return _open(spec, found, text_field)
 
 
-def _open_set(
-  spec: str, name: str, config: str, split: str, text_field: str
-) -> Source:
-  found = data_sets.find(spec, name, config, split)
-  return _open(spec, found.description, found.tables, text_field, found.beside)
-
-
-def _open(
-  spec: str,
-  count: str,
-  tables: Sequence[Table],
-  text_field: str,
-  beside: Sequence[str] = (),
-) -> Source:
+def _open(spec: str, found: data_sets.DataSet, text_field: str) -> Source:
+  tables = found.tables
   field, guessed = choose_column(tables, text_field, _OPTION)
   num_bytes = sum(table.num_bytes for table in tables)
   only = ', the only one of text' if guessed else ''
@@ -72,13 +64,15 @@ def _open(
     only += ' (is line 1 a record? It was taken for the titles)'
   return Source(
     spec=spec,
-    description=f'{count}, {num_bytes / 1e6:.1f} MB, a document is a record,'
-    f' the text is its column {field!r}{only}',
+    description=f'{found.description}, {num_bytes / 1e6:.1f} MB, a document is'
+    f' a record, the text is its column {field!r}{only}',
     fingerprint=digest([table.stamp for table in tables], field),
     document_break='record',
     num_bytes=num_bytes,
     form='records',
-    read=functools.partial(_read, tables=tables, field=field, beside=beside),
+    read=functools.partial(
+      _read, tables=tables, field=field, dropped=found.dropped
+    ),
   )
 
 
@@ -88,10 +82,11 @@ def _read(
   *,
   tables: Sequence[Table],
   field: str,
-  beside: Sequence[str],
+  dropped: Mapping[str, Sequence[str]],
 ) -> Iterator[Piece]:
-  for name in beside:
-    source.drop_file('file beside the tables', name)
+  for reason, names in dropped.items():
+    for name in names:
+      source.drop_file(reason, name)
   base = 0
 
   def progress(position: int) -> None:

@@ -79,6 +79,7 @@ def test_pairs_are_those_of_hugging_face(
   cut = hugging_face(*zip(*(e.texts for e in examples), strict=True))
   lost = [max(0, len(ids) - max_length) for ids in cut['input_ids']]
   assert features.truncated == np.count_nonzero(lost)
+  assert features.most_lost == max(lost)
 
 
 @pytest.mark.parametrize('max_length', [128, 20])
@@ -215,7 +216,7 @@ def test_texts_apart_in_whole_words():
     ['the', 'hill'],
     ['a'] * 6,
   ]
-  assert features.truncated == 1
+  assert features.truncated == 1 and features.most_lost == 3
   assert features.characters.shape == (len(features.words), 50)
   assert features.labels.tolist() == [1, 0]
   spaced = kinds.encode(PAIR, examples, None, 6, form='words', split='spaces')

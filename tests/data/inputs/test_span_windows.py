@@ -142,7 +142,7 @@ def test_questions_are_cut(minilm):
   example = SpanExample('q', 'who ' * 70, 'one two', (('two', 4),))
   features = kinds.encode(TASK, [example], minilm, 128)
   assert features.second_starts.tolist() == [66]
-  assert features.truncated == 1
+  assert features.truncated == 1 and features.most_lost == 6
   part = dataclasses.replace(example, answers=(('wo', 5),))
   features = kinds.encode(TASK, [part, example], minilm, 128)
   assert features.labels.tolist() == [[67, 67]] * 2
@@ -233,7 +233,7 @@ def test_words_need_an_answer():
     form='words',
   )
   assert np.diff(features.offsets).tolist() == [8, 2]
-  assert features.truncated == 1
+  assert features.truncated == 1 and features.most_lost == 1
   none = dataclasses.replace(example, id='q7', answers=())
   with pytest.raises(ValueError, match="'q7' has no answer, expected one"):
     kinds.encode(TASK, [example, none], None, 8, form='words')

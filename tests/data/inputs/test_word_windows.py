@@ -144,7 +144,7 @@ def test_a_word_longer_than_a_row(minilm):
   features = kinds.encode(TASK, [sentence(words)], minilm, 6)
   (pieces,) = minilm.encode_batch(words[:1])
   assert features.tokens[features.place(0)][1:-1].tolist() == pieces[:4]
-  assert features.truncated == 1
+  assert features.truncated == 1 and features.most_lost == len(pieces) - 4
   check(features, [sentence(words)])
 
 

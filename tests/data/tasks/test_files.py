@@ -50,6 +50,7 @@ RTE = 'index\tsentence1\tsentence2\tlabel\n'
       RTE.replace('\t', ','),
       '. Columns are separated by tabs, or in a file that is named .csv by',
     ),
+    ('rte', RTE.replace('\t', '|'), '. Columns are separated by tabs, or in a'),
     (
       'rte',
       '"index"\t"sentence1"\t"sentence2"\t"label"\n',

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import re
 import time
 
 import pyarrow as pa
@@ -423,18 +424,34 @@ def test_wrong_settings_are_refused(settings, message):
     ),
     (
       'classification',
-      '{"sentence": "A.", "label": true}',
-      'found the label True, expected text or a whole number',
-    ),
-    (
-      'classification',
       '{"sentence": "A.", "label": 0.5}',
-      'found the label 0.5, expected text or a whole number',
+      "field 'label': found the label 0.5, expected text, a whole number, true"
+      ' or false',
     ),
     (
       'classification',
       '{"sentence": "A.", "label": " "}',
-      'found an empty label, expected one',
+      "field 'label': found an empty label, expected one",
+    ),
+    (
+      'classification',
+      '{"sentence": " ", "label": "a"}',
+      "field 'sentence': found an empty text, expected words",
+    ),
+    (
+      'classification',
+      '{"sentence": "A.", "label": null}',
+      "field 'label': found no label, expected one: the split 'train' is for",
+    ),
+    (
+      'tagging',
+      '{"words": ["A"], "tags": null}',
+      "field 'tags': found no label, expected one: the split 'train' is for",
+    ),
+    (
+      'choice',
+      '{"context": "A.", "choices": ["B.", "C."], "label": null}',
+      "field 'label': found no label, expected one: the split 'train' is for",
     ),
     (
       'tagging',
@@ -444,7 +461,7 @@ def test_wrong_settings_are_refused(settings, message):
     (
       'regression',
       '{"sentence": "A.", "label": true}',
-      'found the score True, expected a number',
+      "field 'label': found the score True, expected a number",
     ),
     *(
       (
@@ -462,7 +479,7 @@ def test_wrong_settings_are_refused(settings, message):
     (
       'choice',
       '{"context": "A.", "choices": ["B.", "C."], "label": "B."}',
-      "found 'B.' as the right choice, expected its number from 0",
+      "field 'label': found 'B.' as the right choice, expected its number from",
     ),
     (
       'choice',
@@ -477,8 +494,92 @@ def test_wrong_records_are_named(write, kind, line, message):
   train = write('train.jsonl', f'\n{line}\n')
   with pytest.raises(ValueError) as error:
     kinds.own_task(kind=kind, train=train, dev=train)
-  assert str(error.value).startswith(f'{train}, line 2: ')
+  assert re.match(f'{train}, line 2(: |, field )', str(error.value))
   assert message in str(error.value)
+
+
+@pytest.mark.parametrize('ending', ['jsonl', 'parquet'])
+def test_truth_values_are_classes(write, tmp_path, ending):
+  rows = [{'sentence': 'A.', 'label': i % 2 == 0} for i in range(3)]
+  path = write('train.jsonl', rows)
+  if ending == 'parquet':
+    path = str(tmp_path / 'train.parquet')
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+  task = kinds.own_task(kind='classification', train=path, dev=path)
+  assert task.labels == ('false', 'true')
+  labels = [example.label for example in registry.load(task, '', 'dev')]
+  assert labels == ['true', 'false', 'true']
+
+
+# Kind -> fields of an example.
+OF_KIND = {
+  'classification': {'sentence': 'A.', 'label': 'a'},
+  'regression': {'sentence': 'A.', 'label': 1.5},
+  'choice': {'context': 'A.', 'choices': ['B.', 'C.'], 'label': 0},
+  'tagging': {'words': ['A'], 'tags': ['O']},
+  'span': {'question': 'Who?', 'context': 'A.', 'answers': []},
+}
+
+
+@pytest.mark.parametrize('kind', OF_KIND)
+@pytest.mark.parametrize('ending', ['jsonl', 'parquet'])
+def test_an_empty_id_is_none(write, tmp_path, kind, ending):
+  rows = [{'id': key, **OF_KIND[kind]} for key in ('x', None, None)]
+  path = write('train.jsonl', rows)
+  if ending == 'parquet':
+    path = str(tmp_path / 'train.parquet')
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    if kind == 'span':
+      columns['answers'] = [{'text': [], 'answer_start': []}] * 3
+    parquet.write_table(pa.table(columns), path)
+  task = kinds.own_task(
+    kind=kind,
+    train=path,
+    dev=path,
+    labels=('a', 'b') if kind == 'classification' else ('O', 'B-X'),
+    score_range=(0, 2),
+  )
+  found = registry.load(task, '', 'dev')
+  assert [example.id for example in found] == ['x', '1', '2']
+
+
+def test_an_empty_id_of_commas_is_none(write):
+  path = write('a.csv', 'id,sentence,label\n,A.,a\nx,B.,b\n,C.,a\n')
+  task = kinds.own_task(kind='classification', train=path, dev=path)
+  found = registry.load(task, '', 'dev')
+  assert [example.id for example in found] == ['0', 'x', '2']
+
+
+@pytest.mark.parametrize(
+  ('answers', 'message'),
+  [
+    (
+      {'text': ['A.', 'A'], 'answer_start': [0]},
+      ', answers: found 2 in the list text and 1 in the list answer_start, exp',
+    ),
+    (
+      {'text': 'A.', 'answer_start': 0},
+      ", answers: found 'A.' in the field 'text', expected a list",
+    ),
+    (
+      {'text': ['A.'], 'answer_start': 0},
+      ", answers: found '0' in the field 'answer_start', expected a list",
+    ),
+    ('A.', ': found str as answers, expected a list of objects with text'),
+    (None, ", field 'answers': found none, expected those of the question"),
+  ],
+)
+def test_wrong_answers_are_named(write, answers, message):
+  right = OF_KIND['span']
+  path = write('a.jsonl', [right, {**right, 'answers': answers}])
+  task = kinds.own_task(kind='span', train=path, dev=path)
+  with pytest.raises(ValueError) as error:
+    registry.load(task, '', 'train')
+  assert str(error.value).startswith(f'{path}, line 2{message}')
+  # Where the right answers need not be known, null is none.
+  if answers is None:
+    found = registry.read_file(task, path, 'test')
+    assert [example.is_labelled for example in found] == [True, False]
 
 
 @pytest.mark.parametrize('name', ['train.parquet', 'train.arrow'])
@@ -506,6 +607,24 @@ def test_binary_tables(tmp_path, name):
   assert numbers.score_range == (0.0, 2.0)
 
 
+def test_other_columns_of_a_binary_table_are_not_read(tmp_path):
+  path = tmp_path / 'train.parquet'
+  table = small_tables.make_table(['One.', 'Two.', 'Three.'])
+  dates = pa.array([0, 1, 10**8], pa.date32())  # the last of the year 275760
+  parquet.write_table(table.append_column('date', dates), path)
+  task = {'kind': 'classification', 'train': str(path), 'dev': str(path)}
+  found = kinds.own_task(**task, text=('body',))
+  assert len(registry.load(found, '', 'train')) == 3
+  with pytest.raises(
+    ValueError, match=r"train.parquet, row 3: found date32.* column 'date'"
+  ):
+    kinds.own_task(**task, text=('body',), label='date')
+  with pytest.raises(
+    ValueError, match=r"row 1: found the fields \['body', 'date', 'id', 'label'"
+  ):
+    kinds.own_task(**task, text=('sentence',))
+
+
 def test_data_sets_of_hugging_face(tmp_path):
   table = small_tables.make_table(['One.', 'Two.', 'Three.'])
   (tmp_path / 'dataset_dict.json').write_text('{"splits": ["train", "test"]}')
@@ -525,6 +644,35 @@ def test_data_sets_of_hugging_face(tmp_path):
     assert len(registry.load(task, '', 'dev')) == 3
     found = registry.load(task, '', 'test')
     assert [example.label for example in found] == [None] * 3
+
+
+@pytest.mark.parametrize('name', ['train', 'train.jsonl'])
+@pytest.mark.parametrize('place', ['', 'data'])
+def test_a_data_set_without_its_mark_is_told(tmp_path, name, place):
+  folder = tmp_path / 'reviews' / place
+  folder.mkdir(parents=True)
+  table = small_tables.make_table(['One.', 'Two.', 'Three.'])
+  parquet.write_table(table, folder / 'train-00000-of-00001.parquet')
+  source = str(tmp_path / 'reviews')
+  asked = dict(kind='classification', dev=name, text=('body',))
+  with pytest.raises(FileNotFoundError) as error:
+    kinds.own_task(source=source, train=name, **asked)
+  assert str(error.value).startswith(f'own.train={name}: not in {source}. The ')
+  hint = f'. As a data set of Hugging Face it is data.source=hf:{source}, and'
+  assert hint in str(error.value)
+  # A table of another name is a misspelt file.
+  with pytest.raises(FileNotFoundError) as error:
+    kinds.own_task(source=source, train='trian.parquet', **asked)
+  assert 'Hugging' not in str(error.value)
+  asked |= dict(dev='train')
+  task = kinds.own_task(source=f'hf:{source}', train='train', **asked)
+  assert len(registry.load(task, '', 'train')) == 3
+
+
+@pytest.mark.parametrize('kind', ['roles', 'coreference'])
+def test_columns_are_in_no_data_set(kind):
+  with pytest.raises(ValueError, match='own.train: found hf:a:train, expected'):
+    kinds.own_task(kind=kind, source='hf:a', train='train', dev='dev')
 
 
 def test_lists_of_binary_tables(tmp_path):
@@ -579,10 +727,11 @@ def test_lists_of_binary_tables(tmp_path):
       {'other': ['A.', 'B.']},
       r"row 1: found the fields \['label', 'other'\], ex",
     ),
-    ({'label': [0, None]}, 'row 2: found no label, expected one'),
+    ({'label': [0, None]}, "row 2, field 'label': found no label, expected"),
+    ({'text': ['A.', ' ']}, "row 2, field 'sentence': found an empty text, ex"),
     (
       {'label': [0.5, 1.5]},
-      'row 1: found the label 0.5, expected text or a who',
+      "row 1, field 'label': found the label 0.5, expected text, a whole",
     ),
   ],
 )

@@ -50,6 +50,15 @@ def test_race_is_a_folder_of_articles(load):
   del bad['answers']
   with pytest.raises(ValueError, match=r"9.txt: found the fields \['article'"):
     load('race', 'dev', {'RACE/dev/high/9.txt': json.dumps(bad)})
+  bad['answers'] = 5
+  with pytest.raises(ValueError, match="9.txt: found '5' in the field 'answer"):
+    load('race', 'dev', {'RACE/dev/high/9.txt': json.dumps(bad)})
+  for field, value in (('options', ['w', None]), ('questions', [None, 'Q.'])):
+    wrong = {**bad, 'answers': ['A', 'B'], field: value}
+    with pytest.raises(
+      ValueError, match='9.txt, question 1: found .* expected'
+    ):
+      load('race', 'dev', {'RACE/dev/high/9.txt': json.dumps(wrong)})
   (found,) = load('race', 'test', {'RACE/test/high/1.txt': article('1', ['A'])})
   assert found.label == 0
   with pytest.raises(ValueError, match='train: found no article, expected fil'):

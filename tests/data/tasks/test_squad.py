@@ -67,6 +67,15 @@ def test_squads_versions_are_told_by_the_questions(load):
     (squad(question('a', answers={})), "'a': found dict as answers, expected"),
     (squad({'id': 'a'}), "data 0, paragraph 0: found the fields ['id'], exp"),
     (squad(question('a'), context=' '), "'a': found an empty context, expect"),
+    (
+      squad(question(None)),
+      "data 0, paragraph 0: found null in the field 'id'",
+    ),
+    (
+      '{"data": [{"paragraphs": 5}]}',
+      "data 0: found '5' in the field 'paragraphs', expected a list",
+    ),
+    ('{"data": null}', "v1.1.json: found 'None' in the field 'data', expected"),
     ('{"data": [{}]}', 'data 0: found the fields [], expected among them'),
     ('{"data": [],\n }', 'dev-v1.1.json, line 2: not JSON'),
     ('[]', 'dev-v1.1.json: found list, expected an object with the fields'),

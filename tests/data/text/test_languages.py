@@ -137,6 +137,8 @@ def test_paths_in_a_source():
   assert languages.paths(listed) == ['gs://b/a', 'e', 'gs://c/d']
   listed = 'a=dialogue:gs://b/a,b=task:mrpc:gs://c/d,c=task:mrpc:tfds'
   assert languages.paths(listed) == ['gs://b/a', 'gs://c/d', 'tfds']
+  listed = 'a=hf:gs://b/a:train,b=hf:gs://b/b,c=hf:glue:cola'
+  assert languages.paths(listed) == ['gs://b/a', 'gs://b/b', 'hf:glue:cola']
   # Not listed, as the bucket is not checked yet.
   assert languages.paths('gs://no-such/a/*/') == ['gs://no-such/a']
   assert languages.paths('/*/') == ['/']

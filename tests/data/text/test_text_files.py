@@ -114,6 +114,62 @@ def test_jsonl_records_are_documents(kind, tmp_path):
   assert source.dropped == {'record without text': 1}
 
 
+@pytest.mark.parametrize(
+  'name', ['a.ndjson', 'a.NDJSON.gz', 'a.json', 'a.json.xz']
+)
+def test_other_names_of_jsonl(name, tmp_path):
+  path = write(tmp_path / name, '\n \n{"text": "One."}\n{"text": "Two."}\n')
+  source = sources.open_source(str(path))
+  assert source.document_break == 'record'
+  assert texts_of(source) == ['One.', 'Two.']
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    '[{"text": "One."}]',
+    '{\n  "text": "One."\n}',
+    '{"text": "One."}, {"text": "Two."}',
+    '"One."',
+  ],
+)
+def test_other_json_is_refused(text, tmp_path):
+  path = write(tmp_path / 'a.json', text)
+  write(tmp_path / 'b.txt', 'Text.')
+  for spec in (path, tmp_path):
+    with pytest.raises(
+      ValueError,
+      match=r"a\.json: found JSON that begins with .* jq -c '\.\[\]'",
+    ) as error:
+      sources.open_source(str(spec))
+    assert repr(text.split('\n')[0])[1:-1] in str(error.value)
+
+
+def test_a_long_array_of_one_line_is_not_read_whole(tmp_path, monkeypatch):
+  monkeypatch.setattr(text_files, 'CHUNK_BYTES', 50)
+  monkeypatch.setattr(text_files, 'LONGEST_LINE', 200)
+  write(tmp_path / 'a.json', '[' + '{"text": "One."},' * 100)
+  with pytest.raises(ValueError, match=r"begins with '\[\{"):
+    text_files.holds_jsonl(epath.Path(tmp_path / 'a.json'))
+
+
+def test_json_without_text_in_a_folder(tmp_path):
+  write(tmp_path / 'a.json', '')
+  write(tmp_path / 'b.json', b'\0')
+  write(tmp_path / 'c.txt', 'Text.')
+  source = sources.open_source(str(tmp_path))
+  assert texts_of(source) == ['Text.']
+  assert source.dropped == {'empty file': 1, 'binary file': 1}
+
+
+@pytest.mark.parametrize('name', ['a.csv', 'a.jsonl', 'a.ndjson.gz', 'a.json'])
+def test_records_are_no_running_text(name, tmp_path):
+  write(tmp_path / name, '{"text": "One."}')
+  kind = 'a table' if name == 'a.csv' else 'JSON'
+  with pytest.raises(ValueError, match=f'{name}: {kind}, expected running tex'):
+    text_files.find_running(str(tmp_path))
+
+
 @pytest.mark.parametrize('target', ['.', '..', 'inside'])
 def test_a_link_to_a_folder_that_it_lies_in_is_refused(target, tmp_path):
   folder = tmp_path / 'books' / 'inside'

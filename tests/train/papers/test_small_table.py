@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shlex
 import time
 
@@ -15,10 +16,20 @@ from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
 from configs.tables.small_bert_sizes import PERPLEXITY
+from data.tasks import registry
 from data.text import languages
-from train.papers import small_table, table_rows, tables
+from train.papers import (
+  contrasts,
+  small_hours,
+  small_table,
+  table_plan,
+  table_rows,
+  tables,
+)
 from train.pretrain import job
 from train.run import settings, training, workdirs
+from train.run.training_phases import Phase
+from train.transfer import assemble
 
 SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
 # Row -> the score of each pre-training.
@@ -71,6 +82,7 @@ def make(tmp_path, monkeypatch, done):
     done.append(('pretrain', run.config, run.seed))
     run.folder.mkdir(parents=True)
     found = {'steps': 10, 'seconds': 60.0, 'metrics': {'eval/perplexity': 9.0}}
+    found |= {'device': 'a cpu', 'revision': 'abc'}
     (run.folder / 'results.json').write_text(json.dumps(found))
 
   def ask(workdir, pairs):
@@ -98,7 +110,9 @@ def make(tmp_path, monkeypatch, done):
       }
       for i, each in enumerate((-0.01, 0.0, 0.01))
     ]
-    run.summary.write_text(json.dumps({'runs': runs, 'config': {}}))
+    found = {'runs': runs, 'device': 'a cpu', 'revision': 'abc'}
+    found['config'] = settings.flatten(table_plan.resolve(run))
+    run.summary.write_text(json.dumps(found))
 
   monkeypatch.setattr(
     small_table,
@@ -128,6 +142,27 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert '| full (ours) | 82.0 ± 2.4 | 50.0 ± 0.0 |' in page
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
+  # How they were made: three fine-tunings of 30 s.
+  assert '| ablation:bert | 1 | 10 | 9.0 | 60 | a cpu | abc |' in page
+  assert '| full | 1 | 3 | 0 | 90 | a cpu | abc |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  pretraining = found['pretrainings'][0]
+  assert pretraining['command'].startswith('python -m train.main --config abl')
+  assert (pretraining['seconds'], pretraining['device']) == (60, 'a cpu')
+  assert len(found['fine_tunings']) == 6
+  tuning = found['fine_tunings'][0]
+  assert tuning.pop('command').startswith('python -m train.sweep --config tra')
+  assert tuning == {
+    'row': 'full',
+    'seed_of_pretraining': 0,
+    'task': 'sst2',
+    'seeds': 3,
+    'diverged': 0,
+    'seconds': 90.0,
+    'device': 'a cpu',
+    'revision': 'abc',
+  }
+  assert 'was run with' not in page
 
 
 def test_models_are_scored_by_one_objective(make, done, tmp_path):
@@ -219,6 +254,11 @@ def test_the_others_go_on_where_a_pre_training_diverges(
     '- ablation:bert,no_nsp, pre-training, seed 1: failed: the loss was not'
     ' finite in step 7.\n'
   ) in page
+  told = 'diverged: the loss was not finite in step 7.'
+  assert f'| ablation:bert,no_nsp | 1 | {told} |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  (lost,) = [each for each in found['pretrainings'] if 'diverged' in each]
+  assert 'ablation:bert,no_nsp' in lost['command'] and lost['seed'] == 1
   # It is told later, too, and tried again only if that is asked for.
   tried = [each for each in done if each[0] == 'pretrain']
   make()
@@ -230,6 +270,126 @@ def test_the_others_go_on_where_a_pre_training_diverges(
   assert ('pretrain', 'ablation:bert,no_nsp', 1) in done
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert 'failed' not in page
+
+
+def test_the_others_go_on_where_a_score_fails(
+  make, done, tmp_path, monkeypatch
+):
+  work = small_table.WORK
+
+  def ask(workdir, pairs):
+    if workdir.name == FIRST:
+      done.append(('failed', FIRST))
+      raise ValueError('pairs.jsonl, line 3: has no good sentence\nat all')
+    return work.ask(workdir, pairs)
+
+  monkeypatch.setattr(small_table, 'WORK', work._replace(ask=ask))
+  assert not make()
+  kinds = [each[0] for each in done]
+  assert (kinds.count('tune'), kinds.count('ask')) == (6, 5)
+  assert kinds.count('failed') == 1
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert (
+    '- ablation:bert, blimp, seed 0: failed: pairs.jsonl, line 3: has no good'
+    ' sentence\n'
+  ) in page
+  monkeypatch.setattr(small_table, 'WORK', work)
+  assert make()
+  assert done[-1] == ('ask', FIRST)
+
+
+def test_rows_of_one_pre_training_have_its_answers_once(make, done, tmp_path):
+  """The second row's BiLSTM, above the pre-training, answers no pairs."""
+  bilstm = small.row(
+    'less', (1.0, ''), 'ablation:bert', overrides={'task.bilstm_layers': 2}
+  )
+  full, _, none = TABLE.rows
+  table = dataclasses.replace(TABLE, rows=(full, bilstm, none))
+  assert make(table)
+  assert len([each for each in done if each[0] == 'ask']) == 4
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| less (ours) | 71.0 ± 1.4 |  |' in page
+  found = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  judged = [
+    each['argument']
+    for each in found['differences']
+    if each['column'] == 'blimp'
+  ]
+  assert judged == ['Nothing is better']
+
+
+def test_a_quoted_row_stands_beside_ours(make, done, tmp_path):
+  quoted = base.Row('A', (90.0, '')), base.Row('B', (88.5, ''))
+  table = dataclasses.replace(
+    TABLE,
+    rows=(*quoted, *TABLE.rows),
+    contrasts=(Contrast('More is better', 'full', 'less', ('A', 'B')),),
+  )
+  assert make(table)
+  assert len([each for each in done if each[0] == 'pretrain']) == 6
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| A | 90.0 |  |\n' in page and 'A (ours)' not in page
+  assert '| More is better | sst2/accuracy | +1.5 | +11.0 |' in page
+  with pytest.raises(ValueError, match='--only A: there is no such cell'):
+    make(table, only=['A'])
+
+
+def test_published_figures_stand_beside_ours():
+  table = table_rows.load_table('small/bert_sizes')
+  values = {
+    (row.name, column.name): contrasts.Value(((2.0,), (3.0,)))
+    for row in table.rows
+    if row.pretraining
+    for column in table.columns
+  }
+  found = {
+    (each.contrast.better, each.contrast.worse, each.column): each.published
+    for each in contrasts.find_differences(table, values)
+  }
+  of_layers = 'L4 H128', 'L2 H128'
+  assert found[*of_layers, 'sst2/accuracy'] == pytest.approx(91.3 - 88.4)
+  assert found[*of_layers, 'mrpc/accuracy'] == pytest.approx(84.8 - 79.8)
+  ratio = 100 * math.log(5.84 / 4.68)
+  assert found[*of_layers, 'mlm/ppl'] == pytest.approx(ratio)
+  assert found[*of_layers, 'blimp'] is None
+  of_width = 'L2 H256', 'L2 H128', 'mrpc/accuracy'
+  assert found[of_width] == pytest.approx(86.9 - 86.7)
+
+
+def test_gpts_figures_stand_beside_ours_of_the_same_measure():
+  published = table_rows.load_table('gpt/ablation')
+  ours = table_rows.load_table('small/gpt_ablation')
+  names = [column.name for column in ours.columns]
+  assert names[:4] == [
+    'sst2/accuracy',
+    'mrpc/f1',
+    'stsb/pearson',
+    'cola/matthews',
+  ]
+  theirs = {row.name: row for row in published.rows}
+  for row in ours.rows:
+    if row.name in theirs:
+      figures = dict(
+        zip(
+          [column.name for column in published.columns],
+          theirs[row.name].values,
+          strict=True,
+        )
+      )
+      assert row.values[:4] == tuple(figures[name] for name in names[:4])
+  for column in ours.columns[:4]:
+    (metric,) = column.parts[0].metrics
+    task = registry.find(column.parts[0].task)
+    assert metric.removeprefix('dev/') in task.metrics
+  # The argument is what the paper's own figures say.
+  values = {
+    (row.name, column.name): contrasts.Value(((2.0,), (3.0,)))
+    for row in ours.rows
+    for column in ours.columns
+  }
+  for each in contrasts.find_differences(ours, values):
+    if 'auxiliary' in each.contrast.claim and each.column in names[:4]:
+      assert each.published > 0
 
 
 def test_two_processes_share_the_work(make, done, tmp_path, monkeypatch):
@@ -282,9 +442,10 @@ def test_intervals_are_those_of_a_pooled_deviation(make, tmp_path):
     for each in found['differences']
     if each['column'] == 'sst2/accuracy'
   }
-  # Of three rows with two pre-trainings each: 3 degrees of freedom.
-  pooled = np.mean([np.var(each, ddof=1) for each in SCORES.values()])
-  bound = stats.t.ppf(0.975, 3) * math.sqrt(pooled) * 100
+  # Of two trained rows with two pre-trainings each: 2 degrees of freedom.
+  trained = SCORES['full'], SCORES['less']
+  pooled = np.mean([np.var(each, ddof=1) for each in trained])
+  bound = stats.t.ppf(0.975, 2) * math.sqrt(pooled) * 100
   more = rows['More is better']
   assert more['difference'] == pytest.approx(11.0)
   assert more['published'] == pytest.approx(1.5)
@@ -311,9 +472,44 @@ def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
   assert '/novels/*.txt' in lines[0] and lines[0].split()[-1] in lines[1]
   assert sum('-m train.sweep' in each for each in lines) == 4
   assert sum('-m train.minimal_pairs' in each for each in lines) == 4
-  # 6 s a step, 2 x 2,000 and 2 x 1 of them; 12 fine-tunings of 30 s.
   assert '4,002 steps in all and 12 fine-tunings' in err
-  assert f'About {(4002 * 6 + 12 * 30) / 3600:.1f} hours' in err
+  assert 'hours, by the runs that are finished.' in err
+
+
+def hours_of(make, capsys, **options):
+  capsys.readouterr()
+  make(dry_run=True, **options)
+  return float(re.search(r'About ([\d.]+) hours', capsys.readouterr().err)[1])
+
+
+def test_a_dry_run_guesses_hours_before_the_first_run(make, capsys):
+  jobs = []
+  for row in TABLE.rows:
+    config = settings.load_config(row.pretraining)
+    jobs += [small_hours.of_pretraining(config)] * 2
+    jobs += [small_hours.of_pairs(config, small_table.PAIRS_LIMIT)] * 2
+    tuning = settings.with_overrides(
+      settings.load_config('transfer:task=sst2'), small.RECIPE
+    )
+    jobs += [small_hours.of_tuning(tuning, config, 8_000)] * 2 * 3
+  hours = sum(job.guess for job in jobs) / 3600
+  assert hours_of(make, capsys) == pytest.approx(hours, abs=0.05)
+  assert 1 < hours < 3
+
+
+def test_finished_runs_correct_the_hours_and_count_once(make, capsys):
+  """Two rows share a pre-training, which took 60 s in place of 900."""
+  full, less, none = TABLE.rows
+  same = dataclasses.replace(less, pretraining=full.pretraining)
+  table = dataclasses.replace(TABLE, rows=(full, same, none))
+  make(table, only=['full'])
+  job = small_hours.of_pretraining(ablation.get_config('bert'))
+  again = small_hours.of_pretraining(ablation.get_config('bert,untrained'))
+  tuned = 2 * 3 * 30
+  expected = 2 * again.guess * 60 / job.guess + 2 * tuned
+  only = ['less,sst2/accuracy', 'none,sst2/accuracy']
+  hours = hours_of(make, capsys, table=table, only=only)
+  assert hours == pytest.approx(expected / 3600, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +570,20 @@ def test_vectors_of_words_have_models_of_their_own(
   assert '--config.optim.learning_rate=0.001' in found  # the model's own
   assert '--config.data.train_limit=8000' in found  # of all rows
   assert '--config.train.select=last' in found
+
+
+@pytest.mark.parametrize('task', small.WORD_MODELS)
+def test_the_rate_of_models_of_words_falls_without_scores_of_dev(task):
+  model = small.WORD_MODELS[task]
+  config = settings.with_overrides(
+    settings.load_config(f'transfer:task={task},model={model.name}'),
+    small.NAMES | model.overrides,
+  )
+  assert (config.train.plateau, config.train.patience) == (None, None)
+  schedule = assemble.make_schedule(config, Phase(100, 64, 32, 'continue'))
+  rates = [float(schedule(step)) for step in (0, 50, 100)]
+  peak = config.optim.learning_rate
+  assert rates == pytest.approx([peak, peak / 2, 0])
 
 
 @pytest.mark.parametrize(

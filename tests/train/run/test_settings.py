@@ -6,6 +6,7 @@ import sys
 import types
 
 import pytest
+import runs
 
 from configs import base, variants
 from train.architectures import families
@@ -93,6 +94,31 @@ def test_a_config_is_small_and_every_key_has_a_comment(name):
     assert assigned, f'{key} is not set in a section'
     line, above = lines[assigned[0]], lines[assigned[0] - 1]
     assert '#' in line or above.strip().startswith('#'), line
+
+
+@pytest.mark.parametrize('typed', ['None', '3'])
+@pytest.mark.parametrize(
+  ('name', 'key', 'kind'),
+  [
+    ('word2vec_novels', 'train.num_epochs', float),
+    ('bert_tiny', 'train.steps', int),
+    ('bert_tiny', 'data.folder', str),
+    ('transfer:task=sst5,model=bcn', 'train.patience', int),
+  ],
+)
+def test_a_key_that_may_be_empty_takes_none(name, key, kind, typed):
+  config = settings.load_config(name)
+  found = runs.parse(config, [f'--config.{key}={typed}'])
+  settings.check_filled(found)
+  expected = None if typed == 'None' else kind(3)
+  assert settings.flatten(found)[key] == expected
+
+
+@pytest.mark.parametrize('key', ['train.seed', 'data.loader', 'optim.epsilon'])
+def test_a_key_that_needs_a_value_is_refused_without(key):
+  config = settings.load_config('bert_tiny')
+  with pytest.raises(ValueError, match=f'config.{key}=None: expected a value'):
+    settings.check_filled(runs.parse(config, [f'--config.{key}=None']))
 
 
 def test_task_models_have_one_list_of_names():

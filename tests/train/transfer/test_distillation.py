@@ -1,12 +1,15 @@
 """Students learn from teachers, of every kind, and go on where they ended."""
 
+import dataclasses
 import json
 import os
 import signal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import runs
+from pyarrow import parquet
 from students import student_of
 
 from train.engine import sharding
@@ -320,6 +323,12 @@ def test_files_of_the_task_s_own_form_lose_their_labels(learner, tmp_path):
   file.write_text(json.dumps(row) + '\n')
   (found,) = distillation.read_unlabelled(task, str(file))
   assert found.label is None and found.texts == (row['text'],)
+  parquet.write_table(pa.Table.from_pylist([row]), tmp_path / 'train.parquet')
+  assert distillation.read_unlabelled(task, f'hf:{tmp_path}') == [
+    dataclasses.replace(found, id='0')
+  ]
+  with pytest.raises(ValueError, match='distill.text .*: found a folder'):
+    distillation.read_unlabelled(task, str(tmp_path))
   (tmp_path / 'wide.txt').write_text('one\ttwo\n')
   with pytest.raises(ValueError, match='wide.txt, line 1: found 2 texts'):
     distillation.read_unlabelled(task, str(tmp_path / 'wide.txt'))

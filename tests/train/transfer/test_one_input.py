@@ -2,10 +2,13 @@
 
 import functools
 import json
+import shutil
 
 import pytest
+from small_tasks import NOUNS, write_jsonl
 
 from data.scoring import kinds
+from data.vocabulary import tokenization
 from train import predict
 from train.transfer import one_input, predictors, task_outputs
 
@@ -108,7 +111,6 @@ def test_what_is_refused_before_the_model_is_read(
     ),
     ([tags, '--text', 'a'], 'kind tagging: expected --words, found --text'),
     ([tags, '--words', 'a', '--words', 'b'], 'found 2 of --words'),
-    ([pairs, '--text', 'a ' * 70, '--text', 'b'], 'the text is longer than'),
     ([tags, '--words', 'a', ' '], "found the word ' '"),
     ([tmp_path, '--text', 'a'], 'no workdir, it has no config.json$'),
     ([several, '--text', 'a'], 'several runs, the best of them in .*seed=2$'),
@@ -126,6 +128,35 @@ def test_what_is_refused_before_the_model_is_read(
     with pytest.raises(SystemExit) as ended:
       run(*arguments)
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize('kept', ['head', 'tail', 'both'])
+def test_a_long_text_is_cut_as_in_a_file(run_of, run, tmp_path, kept):
+  _, workdir, _ = run_of('own scores')
+  shutil.copytree(workdir, tmp_path / kept)
+  with (tmp_path / kept / 'config.json').open('r+') as file:
+    text = file.read().replace('"long_text": "head"', f'"long_text": "{kept}"')
+    assert f'"long_text": "{kept}"' in text
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+  long = ' '.join(f'the {noun} returns a value' for noun in NOUNS * 2)
+  write_jsonl(tmp_path / 'long.jsonl', [{'text': long}])
+  run(tmp_path / kept, '--input', 'long.jsonl', '--output', 'a.jsonl')
+  printed = run(tmp_path / kept, '--text', long, '--json')
+  expected = json.loads((tmp_path / 'a.jsonl').read_text())['answer']
+  assert json.loads(printed.out)['answer'] == pytest.approx(expected, abs=1e-5)
+  # 30 of its tokens have room beside [CLS] and [SEP].
+  tokenizer = tokenization.load(str(workdir))
+  lost = len(tokenizer.encode_batch([long])[0]) - 30
+  assert (
+    '1 of 1 examples are longer than the model reads (task.max_length=32,'
+    f' task.long_text={kept}): up to {lost} tokens of an example are left out'
+  ) in printed.err
+  # What is left is what is answered.
+  if kept == 'head':
+    whole = json.loads(run(workdir, '--text', f'{long} {long}', '--json').out)
+    assert whole['answer'] == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_predicate_is_a_word_or_its_number():

@@ -7,8 +7,11 @@ import shutil
 import types
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import runs
+import small_tables
+from pyarrow import parquet
 
 from data.scoring import submissions
 from data.tasks import examples
@@ -201,6 +204,63 @@ def test_inputs_that_do_not_fit_are_refused(
   monkeypatch.chdir(other)
   with pytest.raises(ValueError, match="the folder of the task 'mrpc'"):
     predictors.predict([workdir], read('test.tsv'))
+
+
+def test_data_sets_are_read_as_in_training(
+  members, own_set, tmp_path, monkeypatch, capsys
+):
+  """A folder of the hub's form, and what save_to_disk left, alone or split."""
+  _, workdirs = members
+  rows = {
+    split: [json.loads(line) for line in file.read_text().splitlines()]
+    for split in ('dev', 'test')
+    for file in [own_set / f'{split}.jsonl']
+  }
+  data = tmp_path / 'hub' / 'en'
+  data.mkdir(parents=True)
+  for split, name in (('dev', 'train'), ('test', 'test')):
+    table = pa.Table.from_pylist(rows[split])
+    parquet.write_table(table, data / f'{name}-00000-of-00001.parquet')
+    small_tables.write_saved(tmp_path / 'saved' / split, table)
+    (tmp_path / 'saved' / split / 'dataset_info.json').unlink()
+  splits = '{"splits": ["dev", "test"]}'
+  (tmp_path / 'saved' / 'dataset_dict.json').write_text(splits)
+
+  def answers(source, **changes):
+    output = tmp_path / 'a.jsonl'
+    predict._run(arguments(workdirs[:1], source, output, **changes))
+    return output.read_text()
+
+  expected = {x: answers(own_set / f'{x}.jsonl', split=x) for x in rows}
+  capsys.readouterr()
+  for source, split in (
+    ('hf:hub:test', 'test'),
+    ('hf:hub:en:test', 'test'),
+    ('hf:hub', 'dev'),  # its split train
+    ('hf:saved:test', 'test'),
+    ('hf:saved/dev', 'dev'),
+    ('saved/test', 'test'),
+  ):
+    with monkeypatch.context() as patch:
+      patch.chdir(tmp_path)
+      assert answers(source, split=None) == expected[split], source
+    printed = capsys.readouterr()
+    assert (f'own, {source}' in printed.out) == (split == 'dev')
+    assert (f'{source}: ' in printed.err) == source.startswith('hf:')
+  for source, message in (
+    ('hf:hub:none', 'found no split .none., expected one of'),
+    ('saved', '--input saved: found a folder, .*, as hf:saved:test'),
+  ):
+    with monkeypatch.context() as patch:
+      patch.chdir(tmp_path)
+      with pytest.raises(ValueError, match=message):
+        answers(source)
+
+
+def test_official_tasks_are_in_no_data_set(run_of):
+  _, workdir, _ = run_of('rte')
+  with pytest.raises(ValueError, match='--input hf:glue: found a data set of'):
+    predictors.predict([workdir], read('hf:glue'))
 
 
 def test_members_that_differ_are_refused(members, own_set, run_of):

@@ -145,6 +145,56 @@ def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
   assert 'own, 2 seeds, best settings optim.learning_rate=' in printed
 
 
+@pytest.fixture(scope='module')
+def diverged(make_config, tmp_path_factory):
+  """A sweep whose first settings diverge: config, grid, folder, summary."""
+  config = make_config(train__num_epochs=1.0)
+  grid = {'optim.learning_rate': [1e30, 5e-3]}
+  workdir = tmp_path_factory.mktemp('sweeps') / 'diverged'
+  return (
+    config,
+    grid,
+    workdir,
+    sweep.run(config, workdir, seeds=(0,), grid=grid),
+  )
+
+
+def test_the_others_go_on_where_a_run_diverges(diverged, monkeypatch, capsys):
+  config, grid, workdir, summary = diverged
+  (run,), (lost,) = summary['runs'], summary['diverged']
+  assert run['settings'] == summary['settings']
+  assert run['settings'] == {'optim.learning_rate': 5e-3}
+  assert (lost['seed'], lost['settings']) == (0, {'optim.learning_rate': 1e30})
+  assert 'not finite' in lost['error'] and '\n' not in lost['error']
+  assert summary == json.loads((workdir / 'summary.json').read_text())
+  sweep.print_summary(summary, workdir)
+  assert 'own, 1 seeds, beside 1 diverged runs' in capsys.readouterr().out
+  # It is not tried again.
+  monkeypatch.setattr(finetune, 'plan', None)
+  monkeypatch.setattr(training, 'train', None)
+  assert sweep.run(config, workdir, seeds=(0,), grid=grid) == summary
+
+
+def test_a_diverged_run_of_another_config_is_refused(diverged, make_config):
+  _, grid, workdir, _ = diverged
+  other = make_config(train__num_epochs=2.0)
+  with pytest.raises(ValueError, match=r'another config:.*train\.num_epochs'):
+    sweep.run(other, workdir, seeds=(0,), grid=grid)
+
+
+def test_a_sweep_all_of_whose_runs_diverge_says_so(diverged, tmp_path):
+  config, _, workdir, summary = diverged
+  folder = workdir / summary['diverged'][0]['folder']
+  shutil.copytree(folder, tmp_path / folder.name)
+  grid = {'optim.learning_rate': [1e30]}
+  with pytest.raises(FloatingPointError, match='all runs diverged: the loss'):
+    sweep.run(config, tmp_path, seeds=(0,), grid=grid)
+  found = json.loads((tmp_path / 'summary.json').read_text())
+  assert (found['task'], found['runs']) == ('own', [])
+  assert found['diverged'] == summary['diverged']
+  assert found['config']['train.num_epochs'] == 1.0
+
+
 def test_another_config_is_refused(swept, make_config):
   workdir, _ = swept
   other = make_config(train__num_epochs=1.0, task__max_length=16)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures('one_device')
     ('train.jsonl', 3, '{"text": "a"}', r'train\.jsonl, line 3: .*label'),
     ('train.jsonl', 2, '{"text": "a", ', r'train\.jsonl, line 2: '),
     ('dev.jsonl', 4, '{"text": "a", "label": "so so"}', r"line 4: .*'so so'"),
-    ('dev.jsonl', 1, '{"text": " ", "label": "bad"}', r'line 1: .*empty text'),
+    ('dev.jsonl', 1, '{"text": " ", "label": "bad"}', r'line 1, .*empty text'),
     ('test.jsonl', 5, '{"label": "bad"}', r'test\.jsonl, line 5: .*text'),
   ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from etils import epath
-from pyarrow import parquet
+from pyarrow import ipc, parquet
 from small_tables import WRITERS, make_table
 
 from data.text.tables import arrow_files
@@ -31,6 +31,38 @@ def test_a_file_that_was_cut_off_is_named(name, tmp_path):
   path.write_bytes(b'')
   with pytest.raises(ValueError, match='is empty, expected a table'):
     read(path)
+
+
+def ends_of_batches(path):
+  with pa.memory_map(str(path)) as file:
+    batches = ipc.open_stream(file)
+    return [file.tell(), *(file.tell() for _ in batches)]
+
+
+def test_a_stream_that_was_cut_between_batches_is_named(tmp_path):
+  """Arrow itself would take it for whole."""
+  path = tmp_path / 'a.arrow'
+  WRITERS['stream.arrow'](path, make_table([f'Text {i}.' for i in range(6)]))
+  whole, (*ends, last) = path.read_bytes(), ends_of_batches(path)
+  for number, end in enumerate([*ends, last]):
+    path.write_bytes(whole[:end])
+    after = f' after row {2 * number}' * bool(number)
+    with pytest.raises(
+      ValueError,
+      match=rf'a.arrow: the file is cut off or damaged{after} \({end:,} bytes'
+      r"\): found b'' after the last batch, expected the mark of the end",
+    ):
+      read(path)
+  path.write_bytes(whole[:last] + bytes(4))  # as before Arrow 0.15
+  assert len(read(path)) == 6
+  path.write_bytes(whole * 2)  # Arrow itself would read the first half
+  with pytest.raises(ValueError, match='after row 6 .* and nothing after it'):
+    read(path)
+
+
+def test_a_stream_without_rows_is_whole(tmp_path):
+  WRITERS['stream.arrow'](tmp_path / 'a.arrow', make_table([]))
+  assert read(tmp_path / 'a.arrow') == []
 
 
 @pytest.mark.parametrize(

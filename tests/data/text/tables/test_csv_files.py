@@ -22,6 +22,16 @@ def read(path):
       'id;text\n1;One\n',
       r"line 1: found one column with the title 'id;text', expected .* commas",
     ),
+    (
+      'a.csv',
+      'id|text\n1|One\n',
+      r"with the title 'id\|text', expected .* comm",
+    ),
+    (
+      'a.tsv',
+      'id|text\n1|One\n',
+      r"with the title 'id\|text', expected .* tabs",
+    ),
     ('a.tsv', 'id,text\n1,One\n', "with the title 'id,text', expected .* tabs"),
     (
       'a.csv',

@@ -139,13 +139,35 @@ def test_a_column_is_not_guessed_among_several(columns, message, tmp_path):
 def test_a_folder_of_text_and_tables_is_refused(tmp_path):
   (tmp_path / 'a.csv').write_text('text\nOne.\n')
   (tmp_path / 'README.md').write_text('What it is.')
-  assert read(tmp_path) == ['One.']
+  for spec in (tmp_path, f'{tmp_path}/*'):
+    source = sources.open_source(str(spec))
+    assert texts_of(source) == ['One.']
+    assert source.dropped == {'file beside the tables': 1}
+    assert source.dropped_files == {
+      'file beside the tables': [f'{tmp_path}/README.md']
+    }
   (tmp_path / 'b.txt').write_text('Two.')
   with pytest.raises(
     ValueError,
     match=r"b.txt, and tables, such as .*a.csv, .* as in '.*/\*.txt'",
   ):
     sources.open_source(str(tmp_path))
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_a_folder_of_any_tables_has_splits(name, tmp_path):
+  for split in ('train', 'test'):
+    WRITERS[name](tmp_path / f'{split}_{name}', make_table([f'{split}.']))
+  (tmp_path / f'gone_{name}').symlink_to('away')
+  source = sources.open_source(str(tmp_path))
+  assert texts_of(source) == ['train.']
+  assert "1 file of the split 'train' (not of test)" in source.description
+  assert source.dropped_files == {
+    'link to nothing': [f'{tmp_path}/gone_{name} -> away']
+  }
+  assert read(f'hf:{tmp_path}:test') == ['test.']
+  (tmp_path / f'gone_{name}').unlink()
+  assert read(f'{tmp_path}/*') == ['test.', 'train.']
 
 
 def test_documents_of_tables_have_no_break(tmp_path):

@@ -62,7 +62,8 @@ def form() -> ml_collections.ConfigDict:
   model.global_every = 3
   # Published: 1e-12 in BERT, 1e-5 in ModernBERT and RoBERTa.
   model.layer_norm_epsilon = 1e-12
-  # Rows of the token-type table, which tells text A from B. 0: no table.
+  # Rows of the token-type table, which tells text A from B. 0: no table, as
+  # with rotary positions.
   model.num_token_types = 2
   return model
 
@@ -76,7 +77,7 @@ def layer_form() -> ml_collections.ConfigDict:
   # Multiplies the MLP's GELU by a second projection of mlp_dim.
   model.gated = False
   # 'learned': a table of positions. 'rotary': queries and keys are rotated by
-  # their positions; there is no table of positions or of token types.
+  # their positions; there is no table of positions.
   model.positions = 'learned'
   # The longest wavelength of the rotations, divided by 2 pi, in layers that
   # see all tokens.
@@ -205,9 +206,9 @@ def rate() -> ml_collections.ConfigDict:
   optim.learning_rate = 1e-4  # the peak
   # How the rate changes after the warm-up: 'linear' (BERT) or 'cosine' (GPT)
   # to 0; 'constant'; 'wsd' (constant until it falls in the last decay_share of
-  # the steps); 'staircase' (times 0.999 after every 100 steps); 'inverse'
-  # (divided by 1 + 1e-8 times the tokens read); or 'gpt_linear' (linear, and
-  # the warm-up multiplies it, as in GPT's fine-tuning).
+  # the steps, a fifth of a fine-tuning); 'staircase' (times 0.999 after every
+  # 100 steps); 'inverse' (divided by 1 + 1e-8 times the tokens read); or
+  # 'gpt_linear' (linear, and the warm-up multiplies it, as GPT's fine-tuning).
   optim.schedule = 'linear'
   return optim
 

@@ -30,7 +30,12 @@ from configs import base, variants
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` as for `variants.vary_bert`."""
+  """Returns the config; `arg` as for `vary_bert`, but `modern`."""
+  if 'modern' in arg.split(','):
+    raise ValueError(
+      'ernie_base:modern: a modern BERT has an objective of its own, expected'
+      ' bert_base:modern, or no modern here'
+    )
   config = base.get_config()
   config.model.gelu = 'relu'
   config.model.max_length = 513

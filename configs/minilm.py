@@ -26,7 +26,12 @@ from configs.sections import distill
 
 
 def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config; `arg` as for `variants.vary_bert`."""
+  """Returns the config; `arg` as for `vary_bert`, but `modern`."""
+  if 'modern' in arg.split(','):
+    raise ValueError(
+      'minilm:modern: a modern BERT has an objective of its own, expected'
+      ' bert_base:modern, or no modern here'
+    )
   config = distill.get_bert_config()
   variants.vary_bert(config, 'bert-base', arg)
   if not arg:

@@ -30,7 +30,11 @@ BERT = {
 # nor NSP head.
 BERT_TASKS = {
   'no_nsp': {'train.objective': 'mlm'},
-  'ltr_no_nsp': {'train.objective': 'lm', 'model.left_to_right': True},
+  'ltr_no_nsp': {
+    'train.objective': 'lm',
+    'model.left_to_right': True,
+    'objective.first_mask_rate': None,  # of a modern one
+  },
 }
 # What is masked whole: words (google-research/bert, README of 2019-05-31), or
 # spans of 1 to 3 words, as in ALBERT (Lan et al. 2020, section 3.3).
@@ -56,6 +60,7 @@ _MODERN = {
   'optim.epsilon': 1e-8,
 }
 MODERN = _MODERN | {
+  'model.num_token_types': 0,
   'model.window': 64,
   'train.objective': 'mlm',
   'objective.first_mask_rate': 0.3,
@@ -243,8 +248,7 @@ def vary_bert(
   'ltr_no_nsp' (Devlin et al. 2018, Table 5); 'whole_word' or 'span', what is
   masked whole; 'mask=M/S/R', per cent of the predicted tokens that become
   [MASK], stay the same and become random (Devlin et al. 2019, appendix C.2).
-  Raises ValueError for other words, and for two
-  that set the same.
+  Raises ValueError for other words, and for two that set the same.
   """
   words = [word for word in arg.split(',') if word]
   changes = BERT_TASKS | BERT_UNITS
@@ -260,15 +264,13 @@ def vary_bert(
     config.update_from_flattened_dict(MODERN)
     _narrow_gated(config)
   for word in words:
-    if word in BERT or word == 'modern':
-      continue
     if word in changes:
       config.update_from_flattened_dict(changes[word])
     elif word.startswith(MASKING):
       masked, random = _masking(word)
       config.objective.mask_fraction = masked
       config.objective.random_fraction = random
-    else:
+    elif word not in (*BERT, 'modern'):
       raise ValueError(
         f'{word!r} is no variant of a BERT: expected one of'
         f' {", ".join((*BERT, *changes, "modern"))} or {MASKING}80/10/10'
@@ -288,12 +290,8 @@ def vary_gpt(
   sizes = [word for word in words if word != 'modern']
   if len(sizes) > 1:
     raise ValueError(f'{" and ".join(sizes)}: expected one of them alone')
-  for word in sizes:
-    if word not in GPT:
-      raise ValueError(
-        f'no size {word!r}: expected one of {", ".join((*GPT, "modern"))}'
-      )
-  config.model.update(GPT[(sizes or [size])[0]])
+  for word in (size, *words):
+    config.model.update(pick(GPT | {'modern': {}}, word))
   if 'modern' in words:
     config.update_from_flattened_dict(MODERN_GPT)
     _narrow_gated(config)

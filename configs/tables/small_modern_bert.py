@@ -27,8 +27,8 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     {'model.gated': False, 'model.mlp_dim': 512},
   ),
   'rotary positions': (
-    {'model.positions': 'rotary'},
-    {'model.positions': 'learned'},
+    {'model.positions': 'rotary', 'model.num_token_types': 0},
+    {'model.positions': 'learned', 'model.num_token_types': 2},
   ),
   'windows': ({'model.window': 64}, {'model.window': 0}),
   'more masks at first': (

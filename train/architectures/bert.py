@@ -41,7 +41,7 @@ def build_model(
   """Returns the module of a config."""
   fields = model_fields(model_config)
   if fields.get('positions') == 'rotary':
-    fields['num_token_types'] = 0
+    fields['num_token_types'] = 0  # whatever an older config says
   return bert.Bert(vocab_size=vocab_size, **fields)
 
 
@@ -49,6 +49,12 @@ def check_bert(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of a BERT."""
   settings.check_transformer(config)
   settings.check_masks(config)
+  settings.expect(
+    config,
+    config.model.positions == 'learned' or not config.model.num_token_types,
+    'model.num_token_types',
+    "0 with model.positions='rotary': such a model has no types of tokens",
+  )
   settings.expect(
     config,
     (config.train.objective == 'lm') == config.model.left_to_right,
@@ -61,6 +67,13 @@ def check_bert(config: ml_collections.ConfigDict) -> None:
     'train.objective',
     "'distil' with --config distilbert, which has its keys, and no other there",
   )
+  for key, unset in (('first_mask_rate', None), ('unit', 'piece')):
+    settings.expect(
+      config,
+      config.train.objective != 'lm' or config.objective[key] == unset,
+      f'objective.{key}',
+      f"{unset!r} with train.objective='lm', which masks no token",
+    )
   if 'distill' in config:
     taught = ('soft_weight', 'cosine_weight', 'relation_weight')
     settings.expect(

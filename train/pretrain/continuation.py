@@ -17,7 +17,12 @@ from train.run import settings, training_phases, workdirs
 from train.run.training_phases import Phase
 
 # Keys of the rate of steps: of another value there is a way to train on.
-RATE_KEYS = ('optim.learning_rate', 'optim.schedule', 'optim.warmup_steps')
+RATE_KEYS = (
+  'optim.learning_rate',
+  'optim.schedule',
+  'optim.warmup_steps',
+  'optim.decay_share',
+)
 
 
 def check_continuation(
@@ -138,7 +143,8 @@ def _ways_on(
   for key in ('steps', 'num_epochs', 'global_batch'):
     if config.train[key] is not None:  # it is of a single phase
       typed[f'train.{key}'] = 'None'
-  old_rates, new_rates = settings.flatten(before), settings.flatten(config)
+  old_rates = {**settings.BEFORE, **settings.flatten(before)}
+  new_rates = settings.flatten(config)
   for key in RATE_KEYS:
     if old_rates[key] != new_rates[key]:
       typed[key] = f'{old_rates[key]}'

@@ -24,14 +24,19 @@ Value = bool | int | float | str | Sequence['Value'] | None
 FlatConfig = Mapping[str, Value]  # 'section.key' -> value
 Grid = Mapping[str, Sequence[Value]]  # 'section.key' -> values to try
 
-ATTENTION = ('auto', 'plain', 'fused')
-GELUS = ('erf', 'tanh', 'relu')
-NORMS, POSITIONS = ('post', 'pre'), ('learned', 'rotary')
-# How `masking` counts; it imports JAX.
-COUNTINGS = ('exact', 'drawn')
-LOADERS = ('tf', 'plain')
-PACKED = (None, 'documents', 'sentences')  # as `packing` cuts; it imports JAX
-PLATFORMS = ('auto', 'cpu', 'gpu', 'tpu')
+# Key -> its values, checked in the configs that have the key.
+CHOICES = {
+  'train.platform': ('auto', 'cpu', 'gpu', 'tpu'),
+  'data.loader': ('tf', 'plain'),
+  'data.packed': (None, 'documents', 'sentences'),
+  'model.dtype': ('float32', 'bfloat16'),
+  'model.gelu': ('erf', 'tanh', 'relu'),
+  'model.attention': ('auto', 'plain', 'fused'),
+  'model.norm': ('post', 'pre'),
+  'model.positions': ('learned', 'rotary'),
+  'objective.unit': training_phases.UNITS,
+  'objective.counting': ('exact', 'drawn'),
+}
 # Section -> what its numbers must be -> keys; those that a config has are
 # checked where they have a value.
 AT_LEAST_0 = ('0 or more', lambda number: 0 <= number < math.inf)
@@ -129,6 +134,7 @@ SCHEDULE_KEYS = [
   'train.steps',
   'train.num_epochs',
   'train.global_batch',
+  'optim.decay_share',
   'optim.restarts',
 ]
 
@@ -343,14 +349,15 @@ def check_common(config: ml_collections.ConfigDict) -> None:
       for key in keys.split():
         value = values[key] if key in values else None
         ensure(value is None or is_right(value), f'{section}.{key}', expected)
-  for key, known in (
-    ('train.platform', PLATFORMS),
-    ('data.loader', LOADERS),
-    ('optim.name', optim.OPTIMIZERS),
-    ('model.dtype', ('float32', 'bfloat16')),
-  ):
-    section, _, name = key.partition('.')
-    ensure(config[section][name] in known, key, f'one of {known}')
+  flat = flatten(config)
+  for key, known in {**CHOICES, 'optim.name': optim.OPTIMIZERS}.items():
+    ensure(key not in flat or flat[key] in known, key, f'one of {known}')
+  ensure(
+    config.optim.name != 'muon' or 'num_heads' in config.model,
+    'optim.name',
+    'another: muon updates the matrices of transformer layers, and a model of'
+    f' the family {config.model.name} has none',
+  )
   ensure(
     config.data.loader == 'plain' or importlib.util.find_spec('tensorflow'),
     'data.loader',
@@ -388,20 +395,6 @@ def check_pretraining(config: ml_collections.ConfigDict) -> None:
       tokenization.parse_training(config.data.tokenizer)
   except ValueError as error:  # 'source ...' or 'tokenizer ...'
     raise ValueError(f'data.{error}') from None
-  if 'packed' in config.data:
-    expect(
-      config,
-      config.data.packed in PACKED,
-      'data.packed',
-      f'one of {PACKED}',
-    )
-  expect(
-    config,
-    config.optim.name != 'muon' or 'num_heads' in config.model,
-    'optim.name',
-    'another: muon updates the matrices of transformer layers, and a model of'
-    f' the family {config.model.name} has none',
-  )
   phases = training_phases.check_phases(config)
   make_schedule(config.optim, phases)  # checks the numbers
   for phase in phases:
@@ -419,12 +412,6 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
     'model.embed_dim',
     f'a multiple of model.num_heads={model.num_heads}',
   )
-  ensure(model.gelu in GELUS, 'model.gelu', f'one of {GELUS}')
-  ensure(
-    model.get('attention', 'auto') in ATTENTION,
-    'model.attention',
-    f'one of {ATTENTION}',
-  )
   ensure(
     not (model.attention == 'fused' and model.get('null_key')),
     'model.attention',
@@ -438,8 +425,6 @@ def check_transformer(config: ml_collections.ConfigDict) -> None:
 def check_form(config: ml_collections.ConfigDict) -> None:
   """Checks the keys of `configs.base.form`."""
   model, ensure = config.model, functools.partial(expect, config)
-  for key, known in (('norm', NORMS), ('positions', POSITIONS)):
-    ensure(model[key] in known, f'model.{key}', f'one of {known}')
   ensure(
     model.positions == 'learned' or not model.embed_dim // model.num_heads % 2,
     'model.num_heads',
@@ -454,10 +439,8 @@ def check_form(config: ml_collections.ConfigDict) -> None:
     'model.query_key_norm',
     "False with model.attention='fused': a TPU's kernel has no such norms",
   )
-  if 'window' not in model:
-    return
   ensure(
-    not (model.window and model.get('null_key')),
+    not (model.get('window') and model.get('null_key')),
     'model.window',
     '0 with model.null_key=True: a null key is near to no position',
   )
@@ -476,8 +459,6 @@ def check_masks(config: ml_collections.ConfigDict) -> None:
     'objective.mask_fraction',
     'with objective.random_fraction at most 1 in sum',
   )
-  for key, known in (('unit', training_phases.UNITS), ('counting', COUNTINGS)):
-    ensure(objective[key] in known, f'objective.{key}', f'one of {known}')
   ensure(config.data.units in kinds, 'data.units', f'one of {kinds}')
   ensure(
     objective.first_mask_rate is None or objective.counting == 'exact',
@@ -508,6 +489,8 @@ def differing_keys(
   Keys that the old config alone has do not count: its family did not read them.
   """
   old = {**BEFORE, **old}
+  if old['model.positions'] == 'rotary':  # older ones said 2 and had none
+    old['model.num_token_types'] = 0
   old['data.packed'] = packed_texts(
     old['data.packed'], old.get('data.packed_texts')
   )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_collections
 from etils import epath
 
+from configs import base
 from models.layers import Params
 from models.pretrained import strict
 from train.engine import optim
@@ -73,6 +74,8 @@ def clear(params: Params, paths: set[str]) -> Params:
   return cleared
 
 
+# As of a pre-training, where a key sets it.
+DECAY_SHARE = base.schedule().decay_share
 # `train.count` -> (examples, batch, epochs) -> (steps of an epoch, of a run).
 COUNTS = {
   # google-research/bert, run_classifier.py and run_squad.py
@@ -108,13 +111,9 @@ def make_schedule(
   config: ml_collections.ConfigDict, phase: Phase
 ) -> optim.Schedule:
   """Returns step -> learning rate, with a fraction of the steps as warm-up."""
-  settings = dict(config.optim)
-  warmup = settings.pop('warmup_fraction') * phase.steps
+  keys = dict(config.optim)
+  warmup = keys.pop('warmup_fraction') * phase.steps
   if config.optim.schedule != 'gpt_linear':
     warmup = int(warmup)  # as released: google-research/bert, run_classifier.py
-  return optim.make_schedule(
-    ml_collections.ConfigDict(
-      settings | {'warmup_steps': warmup, 'restarts': ()}
-    ),
-    [phase],
-  )
+  keys |= {'warmup_steps': warmup, 'restarts': (), 'decay_share': DECAY_SHARE}
+  return optim.make_schedule(ml_collections.ConfigDict(keys), [phase])

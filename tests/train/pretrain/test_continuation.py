@@ -88,7 +88,11 @@ def test_the_line_to_type_counts_no_epochs(name, change, tmp_path):
 
 @pytest.mark.parametrize(
   'rates',
-  [{'optim__schedule': 'linear'}, {'optim__learning_rate': 5e-4}],
+  [
+    {'optim__schedule': 'linear'},
+    {'optim__learning_rate': 5e-4},
+    {'optim__schedule': 'wsd', 'optim__decay_share': 0.5},
+  ],
 )
 def test_the_line_to_type_leaves_done_steps_their_rates(
   finished, small_config, tmp_path, rates
@@ -97,19 +101,22 @@ def test_the_line_to_type_leaves_done_steps_their_rates(
   workdir = shutil.copytree(finished[0], tmp_path / 'copy')
   file = workdir / 'config.json'
   config = json.loads(file.read_text())
-  config['optim']['schedule'] = 'constant'
+  before = rates.get('optim__schedule', 'constant')
+  if before != 'wsd':
+    before = 'constant'
+    del config['optim']['decay_share']  # as an older version wrote it
+  config['optim']['schedule'] = before
   file.write_text(json.dumps(config))
   longer = small_config(train__steps=20, **rates)
   with pytest.raises(ValueError, match='would change the steps') as error:
     runs.train(longer, workdir, dry_run=True)
-  assert "the schedule 'constant' anew" in str(error.value)
+  assert f'the schedule {before!r} anew' in str(error.value)
   job.make(retyped(longer, error), workdir)
 
 
 @pytest.mark.parametrize(
   'change',
   [
-    {'optim__decay_share': 0.3},
     {'optim__weight_decay': 0.1, 'optim__clip_norm': 2.0},
     {'objective__mask_rate': 0.2, 'train__objective': 'mlm'},
     {'model__dropout_rate': 0.0},
@@ -178,6 +185,23 @@ def test_a_wsd_goes_on_before_its_fall(
   longer['objective__first_mask_rate'] = 0.3
   with pytest.raises(ValueError, match='would change the steps'):
     runs.train(small_config(**longer), workdir, dry_run=True)
+
+
+def test_before_its_fall_a_wsd_takes_another_share(
+  finished, small_config, tmp_path
+):
+  workdir = shutil.copytree(finished[0], tmp_path / 'copy')
+  shutil.rmtree(workdir / 'checkpoints' / '12')
+  file = workdir / 'config.json'
+  config = json.loads(file.read_text())
+  config['optim']['schedule'] = 'wsd'
+  file.write_text(json.dumps(config))
+  wsd = {'optim__schedule': 'wsd'}
+  runs.train(small_config(**wsd, optim__decay_share=0.1), workdir, dry_run=True)
+  with pytest.raises(ValueError, match='change .*\n.*decay_share: 0.2 there'):
+    runs.train(
+      small_config(**wsd, optim__decay_share=0.9), workdir, dry_run=True
+    )
 
 
 def test_a_run_that_has_not_ended_is_to_end_first(

@@ -208,17 +208,42 @@ def test_words_of_a_modern_bert():
   assert (config.model.embed_dim, config.model.mlp_dim) == (512, 1344)
   config = settings.load_config('bert_tiny:ltr_no_nsp,modern')
   assert config.train.objective == 'lm' and config.model.left_to_right
-  with pytest.raises(ValueError, match='bert_large_lamb:modern: .* optimiser'):
-    settings.load_config('bert_large_lamb:modern')
+  assert config.objective.first_mask_rate is None
+  check(config)
 
 
-def test_muon_is_of_transformers():
-  for name in ('gpt_tiny:lstm', 'nnlm_tiny', 'elmo_tiny'):
-    config = settings.with_overrides(
-      settings.load_config(name), {'optim.name': 'muon'}
-    )
-    with pytest.raises(ValueError, match="optim.name='muon': expected another"):
-      settings.check_pretraining(config)
+@pytest.mark.parametrize(
+  ('name', 'own'),
+  [
+    ('bert_large_lamb', 'optimiser'),
+    ('distilbert', 'objective'),
+    ('minilm', 'objective'),
+    ('ernie_base', 'objective'),
+  ],
+)
+def test_recipes_of_their_own_are_not_modern(name, own):
+  with pytest.raises(
+    ValueError, match=f'{name}:modern: .* an {own} of its own'
+  ):
+    settings.load_config(f'{name}:bert-mini,modern')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'gpt_tiny:lstm',
+    'nnlm_tiny',
+    'elmo_tiny',
+    'transfer:task=sst2,model=bcn',
+    'distill:task=sst2,model=bilstm_attention',
+  ],
+)
+def test_muon_is_of_transformers(name):
+  config = settings.with_overrides(
+    settings.load_config(name), {'optim.name': 'muon'}
+  )
+  with pytest.raises(ValueError, match="optim.name='muon': expected another"):
+    settings.check_common(config)
 
 
 def test_variants_that_set_the_same_exclude_each_other():
@@ -361,6 +386,26 @@ def test_misspelt_key_names_the_nearest(wrong, right):
     (
       {'model.positions': 'rotary', 'model.embed_dim': 6},
       'model.num_heads=2: expected heads of an even width',
+    ),
+    (
+      {'model.positions': 'rotary'},
+      "model.num_token_types=2: expected 0 with model.positions='rotary'",
+    ),
+    (
+      {
+        'train.objective': 'lm',
+        'model.left_to_right': True,
+        'objective.first_mask_rate': 0.3,
+      },
+      "objective.first_mask_rate=0.3: expected None with train.objective='lm'",
+    ),
+    (
+      {
+        'train.objective': 'lm',
+        'model.left_to_right': True,
+        'objective.unit': 'span',
+      },
+      "objective.unit='span': expected 'piece' with train.objective='lm'",
     ),
     ({'optim.decay_share': 0.0}, 'optim.decay_share=0.0'),
     ({'objective.first_mask_rate': 1.0}, 'objective.first_mask_rate=1.0'),

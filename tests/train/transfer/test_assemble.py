@@ -6,9 +6,10 @@ import ml_collections
 import numpy as np
 import pytest
 
-from train.engine import sharding
+from train.engine import optim, sharding
 from train.run import settings
-from train.transfer import finetune, task_outputs
+from train.run.training_phases import Phase
+from train.transfer import assemble, finetune, task_outputs
 
 
 def losses_on(config, devices=None, **sizes):
@@ -84,3 +85,17 @@ def test_hosts_share_a_batch_that_does_not_depend_on_them(config_of):
     part = batches.train_batch(1, rows, 8, 0, 4)
     for name, array in part.items():
       np.testing.assert_array_equal(array, whole[name][rows], err_msg=name)
+
+
+@pytest.mark.parametrize('kind', optim.SCHEDULES)
+def test_a_task_has_every_schedule(kind):
+  config = settings.with_overrides(
+    settings.load_config('transfer:task=mrpc'),
+    {'optim.schedule': kind, 'optim.learning_rate': 1.0},
+  )
+  rates = assemble.make_schedule(config, Phase(100, 32, 8, 'continue'))
+  assert float(rates(5)) == pytest.approx(0.5, rel=0.06)  # of 10 to warm up
+  assert 0 < float(rates(60)) <= 1
+  if kind == 'wsd':  # a fifth of the steps, as a pre-training's default
+    assert [float(rates(step)) for step in (60, 80)] == [1, 1]
+    assert float(rates(85)) == pytest.approx(0.5)

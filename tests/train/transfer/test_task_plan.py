@@ -133,6 +133,10 @@ def test_a_configs_recipe_is_told_by_its_values(arg, overrides, expected):
     ({'own.kind': 'span', 'init.num_layers': 0}, 'init.num_layers=0: expected'),
     ({'own.kind': 'span', 'train.plateau': -1}, 'train.plateau=-1: expected 0'),
     ({'own.kind': 'span', 'task.mix_l2': -1.0}, 'task.mix_l2=-1.0: expected 0'),
+    *(
+      ({'own.kind': 'span', key: 'x'}, f"{key}='x': expected one of")
+      for key in ('model.norm', 'model.positions', 'model.gelu', 'model.dtype')
+    ),
     (
       {'own.kind': 'span'},
       'folder of own.train and own.dev .*FOLDER.$',

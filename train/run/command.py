@@ -44,7 +44,7 @@ def _or_none(parser: type[flags.ArgumentParser]) -> flags.ArgumentParser:
   """Returns a parser that also takes None, for a key that may be empty."""
 
   class OrNone(parser):
-    def parse(self, argument: Any) -> Any:
+    def parse(self, argument: str) -> str | float | None:
       return None if argument == 'None' else super().parse(argument)
 
   return OrNone()

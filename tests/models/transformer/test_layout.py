@@ -15,7 +15,7 @@ from models.transformer import layout, self_attention
 SIZES = dict(vocab_size=50, num_layers=4, embed_dim=32, num_heads=2, mlp_dim=48)
 FORM = {
   key.removeprefix('model.'): value
-  for key, value in variants.MODERN.items()
+  for key, value in variants.MODERN_GPT.items()
   if key.startswith('model.')
 } | {'window': 3, 'max_length': 40}
 ROWS, LENGTH = 2, 12

@@ -186,7 +186,8 @@ def test_command(found, tmp_path, monkeypatch, capsys):
   path = tmp_path / 'out.jsonl'
   source = tmp_path / 'in.jsonl'
   source.write_text('{"prompt": "The cat", "id": 1}\n{"prompt": "x"}\n')
-  assert run('--input', str(source), '--output', str(path)) == ''
+  said = run('--input', str(source), '--output', str(path))
+  assert said == f'2 texts are in {path}\n'
   first, second = map(json.loads, path.read_text().splitlines())
   assert first == {'prompt': 'The cat', 'id': 1, **expected._asdict()}
   assert second['prompt'] == 'x' and len(second['tokens']) == 5

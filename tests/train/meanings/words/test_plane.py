@@ -85,7 +85,11 @@ def test_maps_stand_side_by_side(
   given = ['--map', 'words.txt', '--pairs', PAIRS[0]]
   out = run(*given, '--beside', small_elmo_folder, '--out', 'a.png').out
   titles = [line for line in out.splitlines() if not line.startswith(' ')]
-  assert titles == ['vectors.txt', f'{small_elmo_folder}, layer 0']
+  assert titles == [
+    'vectors.txt',
+    f'{small_elmo_folder}, layer 0',
+    'the map is a.png',
+  ]
   assert 'mean cosine' not in out  # of a single arrow there is none
   height, width, _ = matplotlib.image.imread(tmp_path / 'a.png').shape
   assert width == pytest.approx(2 * 150 * plane.PANEL[0], abs=1)

@@ -66,12 +66,15 @@ NOTES = (
   ' compare.',
   'Ours: mean and standard deviation over all fine-tunings, which read at most'
   ' 8,000 examples; of PAN-X and SQuAD 2,000 examples of dev are scored.',
+  'Minimal pairs and held-out text are scored by the pre-training alone. Of'
+  ' rows that share one, the first has the score.',
   'An interval is of 95 %, by the deviation between pre-trainings, each being'
-  ' the mean of its fine-tunings. As two pre-trainings of a row tell little of'
-  ' it, it is pooled over the rows of a column whose pre-trainings are of one'
-  ' kind (trained; untrained; vectors of words), but for rows of equal scores;'
-  ' rows of the same pre-trainings count once. Of rows of two kinds the'
-  ' deviations are joined by the formula of Welch and Satterthwaite.',
+  ' the mean of its fine-tunings. Two pre-trainings of a row alone tell little'
+  ' of that deviation. So it is pooled over all rows of a column whose'
+  ' pre-trainings are of one kind (trained; untrained; vectors of words), but'
+  ' for rows of equal scores; rows of the same pre-trainings count once.'
+  ' Between rows of two kinds, both deviations are joined by the formula of'
+  ' Welch and Satterthwaite.',
   'Between rows of the same pre-trainings the interval is by the deviation of'
   ' fine-tunings: it holds for these pre-trainings, and not for another'
   ' pre-training. All intervals leave out how the examples of dev were chosen.',
@@ -79,8 +82,7 @@ NOTES = (
 PAIRS_NOTE = (
   "BLiMP's pairs are scored by log-probabilities of a model that reads to the"
   ' right, and by pseudo-log-likelihoods of one that reads both sides: these do'
-  ' not compare, and no argument joins them. The row with a BiLSTM has none, as'
-  ' its pre-training answers without the BiLSTM.'
+  ' not compare, so no argument compares them.'
 )
 WORD_NOTE = (
   'word2vec reads all of the text five times, the others less than half of'

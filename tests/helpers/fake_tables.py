@@ -90,6 +90,18 @@ class Fake:
     )
 
 
+def spoil(run, seeds):
+  """Makes seeds of a finished run diverged ones, as a sweep tells them."""
+  summary = json.loads(run.summary.read_text())
+  error = {'error': 'not finite', 'settings': summary.get('settings', {})}
+  summary['diverged'] = [{'seed': seed} | error for seed in seeds]
+  summary['runs'] = [r for r in summary['runs'] if r['seed'] not in seeds]
+  if not summary['runs']:
+    summary.pop('settings', None)
+    summary.pop('best', None)
+  run.summary.write_text(json.dumps(summary))
+
+
 def small_table(**overrides):
   both = Part('mrpc', ('dev/f1', 'dev/accuracy'))
   columns = (

@@ -54,8 +54,8 @@ def lay_out(
 ) -> TablePage:
   """Returns the page: rows, arguments, and how ours were made.
 
-  `facts` are `pretrainings`, see `small_table.Pretraining.facts`, and
-  `fine_tunings`.
+  `facts` are `command`, `pretrainings`, see `small_table.Pretraining.facts`,
+  and `fine_tunings`.
   """
   rows = []
   for row in table.rows:
@@ -96,7 +96,12 @@ def lay_out(
     Sheet('Fine-tunings', TUNINGS, _of_tunings(facts['fine_tunings'])),
   )
   lists = {
-    'Notes': (*table.notes, *_note_on_chance(differences)),
+    'Notes': (
+      *table.notes,
+      *_note_on_chance(differences),
+      f'Made by {facts["command"]}; the JSON beside this page has the command'
+      ' of each run.',
+    ),
     **lists,
     'Does pre-training pay?': count_gains(table, differences),
   }

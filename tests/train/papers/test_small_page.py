@@ -19,7 +19,7 @@ def make_differences(table, **means):
 
 
 def make_page(table, differences):
-  facts = {'pretrainings': [], 'fine_tunings': []}
+  facts = {'command': 'do', 'pretrainings': [], 'fine_tunings': []}
   return small_page.lay_out(table, {}, differences, facts, {})
 
 

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from etils import epath
+from fake_tables import spoil
 from scipy import stats
 
 from configs import ablation
@@ -142,6 +143,10 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert '| full (ours) | 82.0 ± 2.4 | 50.0 ± 0.0 |' in page
   assert (tmp_path / 'out/small_bert_tasks.png').exists()
+  made = (
+    '- Made by python -m train.tables --table small/bert_tasks --data DATA;'
+  )
+  assert made in page
   # How they were made: three fine-tunings of 30 s.
   assert '| ablation:bert | 1 | 10 | 9.0 | 60 | a cpu | abc |' in page
   assert '| full | 1 | 3 | 0 | 90 | a cpu | abc |' in page
@@ -270,6 +275,36 @@ def test_the_others_go_on_where_a_pre_training_diverges(
   assert ('pretrain', 'ablation:bert,no_nsp', 1) in done
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert 'failed' not in page
+
+
+def test_diverged_fine_tunings_stay_in_the_table(
+  make, done, tmp_path, monkeypatch
+):
+  work = small_table.WORK
+  lost = {'less, seed 1': (2,), 'none, seed 0': (0, 1, 2)}
+
+  def tune(run):
+    work.engine.run(run)
+    spoil(run, lost.get(run.line.name, ()))
+
+  engine = work.engine._replace(run=tune)
+  monkeypatch.setattr(small_table, 'WORK', work._replace(engine=engine))
+  for _ in range(2):
+    make()
+    page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+    told = 'sst2: fine-tuning by seed {} diverged: not finite; --rerun runs it'
+    assert f'- less, seed 1, {told.format("2")} again\n' in page
+    assert f'- none, seed 0, {told.format("0, 1, 2")} again\n' in page
+    assert '| less | 1 | 2 | 1 | 60 | a cpu | abc |' in page
+    assert '- none (sst2/accuracy): diverged\n' in page
+    # Of 69, 70 and 71 (seed 0), and of 71 and 72 (seed 1).
+    assert '| less (ours) | 70.6 ± 1.1 |' in page
+    assert len([each for each in done if each[0] == 'tune']) == 6
+  lost.clear()
+  make(rerun=True)
+  assert len([each for each in done if each[0] == 'tune']) == 8
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert 'diverged: ' not in page
 
 
 def test_the_others_go_on_where_a_score_fails(

@@ -20,6 +20,7 @@ from fake_tables import (
   read,
   row_of,
   small_table,
+  spoil,
 )
 
 from configs.tables import base
@@ -165,17 +166,6 @@ def test_a_changed_config_is_said_and_run_again_on_request(fake, tmp_path):
   # What the weights decide is no change; other weights are.
   make(fake, tmp_path, {'BERT': 'other'}, table=table)
   assert "init.weights='b' and not 'other'" in read(tmp_path)
-
-
-def spoil(run, seeds):
-  """Makes seeds of a finished run diverged ones, as a sweep tells them."""
-  summary = json.loads(run.summary.read_text())
-  error = {'error': 'not finite', 'settings': summary['settings']}
-  summary['diverged'] = [{'seed': seed} | error for seed in seeds]
-  summary['runs'] = [r for r in summary['runs'] if r['seed'] not in seeds]
-  if not summary['runs']:
-    del summary['settings'], summary['best']
-  run.summary.write_text(json.dumps(summary))
 
 
 def test_diverged_fine_tunings_are_told_and_not_tried_again(fake, tmp_path):

@@ -118,6 +118,9 @@ def transformer() -> ml_collections.ConfigDict:
 def new_model() -> ml_collections.ConfigDict:
   """Returns the keys of a BERT in pre-training, with the null key."""
   model = bert_model()
+  # Whether masked tokens are predicted by the embeddings' table; else by a
+  # table of their own.
+  model.tied = True
   model.update(null_key())
   return model
 

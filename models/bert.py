@@ -95,7 +95,7 @@ def projections(params: dict, layers_LBTD: Array, layer: int) -> list[Array]:
 
 
 class MlmHead(nn.Module):
-  """Predicts tokens: dense, GELU, layer norm, the tied table, and a bias."""
+  """Predicts tokens: dense, GELU, layer norm, a table, and a bias."""
 
   vocab_size: int
   gelu: str
@@ -104,10 +104,20 @@ class MlmHead(nn.Module):
   biases: bool = True
 
   @nn.compact
-  def __call__(self, x_BPD: Array, table: layers.TokenTable) -> layers.Head:
-    """Returns what the logits [B, P, V padded] of [B, P, D] are made of."""
+  def __call__(
+    self, x_BPD: Array, table: layers.TokenTable | None
+  ) -> layers.Head:
+    """Returns what the logits [B, P, V padded] of [B, P, D] are made of.
+
+    Without a `table`, the embeddings', the head has one of its own.
+    """
+    D = x_BPD.shape[-1]
+    if table is None:
+      table = layers.TokenTable(
+        self.vocab_size, D, dtype=self.dtype, name='table'
+      )
     x_BPD = layers.Linear(
-      features=x_BPD.shape[-1:],
+      features=(D,),
       in_names=('embed',),
       out_names=('embed_out',),
       bias_names=('embed',),
@@ -157,6 +167,8 @@ class Bert(nn.Module):
     window: see `SelfAttention`.
     global_every: with a window, each so many layers see the whole row.
     query_key_norm: see `SelfAttention`.
+    tied: whether the masked tokens' softmax reads the token table; else it has
+      a table of its own.
     left_to_right: causal attention (Devlin et al. 2018, section 5.1, "LTR").
     pool: what the pooler reads, one of POOLS: the first token, [CLS]; the last
       real one, the only one that sees the whole row of a `left_to_right` model;
@@ -193,6 +205,7 @@ class Bert(nn.Module):
   window: int = 0
   global_every: int = 3
   query_key_norm: bool = False
+  tied: bool = True
   left_to_right: bool = False
   pool: str = 'first'
   heads: tuple[str, ...] = HEADS
@@ -316,7 +329,7 @@ class Bert(nn.Module):
         dtype=self.dtype,
         biases=self.biases,
         name='mlm',
-      )(predicted_BPD, embeddings.tokens)
+      )(predicted_BPD, embeddings.tokens if self.tied else None)
       outputs['mlm_logits'] = nn.with_logical_constraint(
         head.logits(), ('batch', 'activation_predictions', 'activation_vocab')
       )

@@ -28,6 +28,7 @@ NAMES = {  # parameter -> name, without the prefix of the encoder's
   'final_norm/scale': 'final_norm.weight',
   'mlm/dense/kernel': 'head.dense.weight',
   'mlm/layer_norm/scale': 'head.norm.weight',
+  'mlm/table/embedding': 'decoder.weight',
   'mlm/bias': 'decoder.bias',
   'pooler/kernel': 'head.dense.weight',
   'pooler_norm/scale': 'head.norm.weight',
@@ -45,7 +46,6 @@ LAYER_NAMES = {
 }
 PREFIX = 'model.'  # before the encoder's names in files with a head
 ENCODER = ('embeddings.', 'layers.', 'final_norm.')
-TWIN = 'decoder.weight'  # the token table again, in some files
 CLASSIFIER = 'ModernBertForSequenceClassification'
 ARCHITECTURES = {  # class -> heads beside the encoder
   'ModernBertForMaskedLM': ('mlm',),
@@ -78,6 +78,7 @@ DEFAULTS = {
   'hidden_activation': 'gelu',
   'classifier_activation': 'gelu',
   'classifier_pooling': 'cls',
+  'tie_word_embeddings': True,
 }
 ALWAYS = {  # options of transformers that have one value here
   'norm_bias': False,
@@ -113,9 +114,13 @@ def from_hugging_face(
     return name if name.startswith(known) else None
 
   renamed, set_aside, twice = strict.rename(entries, name_of)
-  if TWIN in renamed and config.get('tie_word_embeddings') is False:
-    problems.append('tie_word_embeddings is False, only True is known here')
-  strict.tie(renamed, NAMES['embeddings/tokens/embedding'], TWIN)
+  is_tied = config['tie_word_embeddings'] is not False
+  if is_tied:  # some files hold the token table twice
+    table, twin = (
+      NAMES['embeddings/tokens/embedding'],
+      NAMES['mlm/table/embedding'],
+    )
+    strict.tie(renamed, table, twin)
   fields, config_problems = config_files.read_transformer(
     config, FIELDS, 'hidden_activation', GELU, ALWAYS
   )
@@ -141,6 +146,7 @@ def from_hugging_face(
     num_token_types=0,
     window=config['local_attention'] // 2,
     pool=POOLS.get(pooling, 'first'),
+    tied=is_tied,
     **FORM,
     **fields,
   )
@@ -209,7 +215,7 @@ def differs(model: bert.Bert) -> list[str]:
   """Returns the fields in which a model is not BERT's form, as name=value."""
   return [
     f'model.{name}={getattr(model, name)!r}'
-    for name in (*FORM, 'window', 'query_key_norm')
+    for name in (*FORM, 'window', 'query_key_norm', 'tied')
     if getattr(model, name) != getattr(bert.Bert, name)
   ]
 
@@ -263,6 +269,7 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
       'hidden_activation': gelus[model.gelu],
       'classifier_activation': gelus[model.gelu],
       'classifier_pooling': pools[model.pool],
+      'tie_word_embeddings': model.tied,
       # Else those of the released vocabulary, beyond the rows of a small table.
       **{f'{name}_token_id': None for name in 'pad bos eos cls sep'.split()},
     }

@@ -19,7 +19,7 @@ Keep = Callable[[str, jax.Array], Any]
 # Key of `Weights.notes`: the files hold no softmax of a language model.
 NO_SOFTMAX = 'softmax'
 # Paths of parameters with a row for each piece of the vocabulary.
-VOCABULARY = ('embeddings/tokens/embedding', 'mlm/bias')
+VOCABULARY = ('embeddings/tokens/embedding', 'mlm/table/embedding', 'mlm/bias')
 # Of a folder of sentence-transformers, beside Hugging Face's files.
 MODULES_FILE = 'modules.json'
 # The option that names a vocabulary kept apart from its weights.

@@ -68,11 +68,13 @@ def run(model, params, tokens, mask, **options):
 
 
 @pytest.mark.parametrize('scan_layers', [True, False])
-@pytest.mark.parametrize('shape', SHAPES)
+@pytest.mark.parametrize(
+  ('shape', 'tied'), [*((shape, True) for shape in SHAPES), (SHAPES[0], False)]
+)
 def test_hidden_states_and_softmax_are_equal(
-  torch, shape, scan_layers, tmp_path
+  torch, shape, tied, scan_layers, tmp_path
 ):
-  theirs = make(torch, shape)
+  theirs = make(torch, shape, tie_word_embeddings=tied)
   theirs.save_pretrained(tmp_path)
   tokens, mask = rows(shape)
   found = theirs(
@@ -83,6 +85,7 @@ def test_hidden_states_and_softmax_are_equal(
   weights = published.open_folder(tmp_path)
   weights.check_problems()
   assert weights.model.heads == ('pooler', 'mlm')
+  assert weights.model.tied == tied
   model = weights.model.clone(scan_layers=scan_layers, heads=('mlm',))
   outputs = run(model, weights.load(), tokens, mask, all_layers=True)
   for ours, expected in zip(
@@ -192,11 +195,15 @@ def test_a_classifier_is_read_and_written(torch, pooling, activation, tmp_path):
   )
 
 
-@pytest.mark.parametrize('is_old', [False, True])
-def test_a_masked_model_is_written_as_it_was_read(torch, is_old, tmp_path):
+@pytest.mark.parametrize(
+  ('is_old', 'tied'), [(False, True), (True, True), (False, False)]
+)
+def test_a_masked_model_is_written_as_it_was_read(
+  torch, is_old, tied, tmp_path
+):
   import transformers
 
-  theirs = make(torch, SHAPES[1])
+  theirs = make(torch, SHAPES[1], tie_word_embeddings=tied)
   theirs.save_pretrained(tmp_path / 'there')
   file = tmp_path / 'there/config.json'
   if is_old:  # of version 4

@@ -51,6 +51,12 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 # In neither of them.
 UNUSED: dict[str, dict[str, Any]] = {
   'norms of queries and keys': {'model.query_key_norm': True},
+  'a softmax of its own table': {'model.tied': False},
+  'rows of whole documents': {'data.packed': 'documents'},
+  'StableAdamW in place of Muon': {
+    'optim.name': 'stable_adamw',
+    'optim.learning_rate': 2e-3,
+  },
   'dropout': {'model.dropout_rate': 0.1, 'model.attention_dropout_rate': 0.1},
 }
 

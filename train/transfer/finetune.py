@@ -120,6 +120,7 @@ class FineTuning(Job):
     first = tasks[0]
     config = self.config = first.config
     self.tasks, self.mesh = tuple(tasks), mesh
+    self.usual_mfu = first.usual_mfu
     for program in tasks:
       program.prepare(mesh)
     self.total_steps, self.score_every = assemble.count_steps(

@@ -20,7 +20,6 @@ from data.tasks import registry
 from train.engine import memory, sharding
 from train.engine.state import TrainState
 from train.host import console, device, processes
-from train.host.console import say
 from train.host.files import Json
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
@@ -432,7 +431,7 @@ def print_results(
   if processes.is_first():
     spent = ledger.read(workdir)
     if spent:
-      say('\n' + ledger.sentence(spent))
+      console.show('\n' + ledger.sentence(spent))
   use = ''
   if not of_several:
     names = results['config'].get('task.names')
@@ -442,7 +441,7 @@ def print_results(
       f'{task} --input FILE'
       ' --output FILE'
     )
-  say(
+  console.show(
     f'Everything is in {workdir}: results.json, predictions, curves.png,'
     f' metrics.csv.{use}'
   )

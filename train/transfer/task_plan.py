@@ -16,7 +16,7 @@ from data import storage
 from data.examples import pipeline
 from data.inputs import framing
 from data.scoring.kinds import KINDS
-from data.tasks import registry
+from data.tasks import files, registry
 from train.engine import memory, sharding
 from train.engine.state import TrainState
 from train.host import console, device, processes
@@ -125,7 +125,7 @@ def differing_keys(
 
 
 def _resolve(path: str | None) -> str | None:
-  if path is None or storage.is_remote(path):
+  if path is None or storage.is_remote(path) or files.is_named(path):
     return path
   return str(epath.Path(path).expanduser().resolve())
 

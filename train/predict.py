@@ -154,7 +154,6 @@ def _answer_one(arguments: argparse.Namespace) -> None:
 def _run(arguments: argparse.Namespace) -> None:
   for path in (arguments.output, arguments.n_best, arguments.null_odds):
     files.check_writable(path)
-  from etils import epath
 
   from data.scoring import scores, submissions
   from data.tasks import files as task_files
@@ -163,7 +162,7 @@ def _run(arguments: argparse.Namespace) -> None:
   from train.transfer import predictors
 
   def split_of(task: Task) -> str:
-    path, named = epath.Path(arguments.input), None
+    path, named = task_files.path_of(arguments.input), None
     if not (path.is_dir() or task_files.is_named(arguments.input)):
       named = registry.split_of(task, path)
     return arguments.split or named or 'test'

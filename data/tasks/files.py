@@ -29,7 +29,7 @@ def find(
   `folders` are those of `source`, which itself is the last.
   """
   storage.is_remote(source)  # or an error about the address of another place
-  root = epath.Path(source).expanduser()
+  root = path_of(source).expanduser()
   for folder in (*(root / name for name in folders), root):
     for name in names:
       # A user's own file may be remote: a whole address.
@@ -56,6 +56,15 @@ def header_of(file: epath.Path) -> tuple[str, ...]:
 def is_named(name: str) -> bool:
   """Returns whether a name is hf:NAME, and not the path of a file."""
   return name.startswith(languages.HUGGING_FACE)
+
+
+def path_of(name: str) -> epath.Path:
+  """Returns a path, or hf:NAME as one.
+
+  epath takes hf:gs:// for the address of an unknown place. As a path the name
+  has one slash there, and `languages.named_parts` knows it.
+  """
+  return epath.Path(name.replace('hf:gs://', 'hf:gs:/', 1))
 
 
 def has_lists(file: epath.Path) -> bool:

@@ -139,7 +139,7 @@ def find_file(form: OwnForm, source: str, name: str, key: str) -> epath.Path:
         f'{key}: found {named}, expected a file in columns: a data set of'
         ' Hugging Face does not hold examples of this kind'
       )
-    return epath.Path(named)
+    return files.path_of(named)
   folder = epath.Path(source).expanduser()
   if storage.is_remote(name):
     file = epath.Path(name)

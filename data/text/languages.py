@@ -102,9 +102,10 @@ def may_download(part: str) -> bool:
 def named_parts(spec: str) -> list[str]:
   """Returns NAME, and perhaps CONFIG and SPLIT, of hf:NAME[:CONFIG][:SPLIT].
 
-  NAME may be a folder gs://BUCKET/NAME.
+  NAME may be a folder gs://BUCKET/NAME, of whose slashes a path keeps one.
   """
-  return re.split(':(?!//)', spec.removeprefix(HUGGING_FACE))
+  name = re.sub('^gs:/+', 'gs://', spec.removeprefix(HUGGING_FACE))
+  return re.split(':(?!//)', name)
 
 
 def of_dialogues(spec: str) -> dict[str, bool]:

@@ -23,14 +23,21 @@ def test_called(words, expected, monkeypatch):
   assert program.called('train.embed') == expected
 
 
-def test_help_of_the_installed_script(tmp_path):
+@pytest.mark.parametrize(
+  ('name', 'usage'),
+  [
+    ('prepare', 'usage: sesame prepare [-h]'),
+    ('train', 'Trains a model: sesame train --config NAME'),
+  ],
+)
+def test_help_of_the_installed_script(name, usage, tmp_path):
   script = pathlib.Path(sys.executable).parent / 'sesame'
   assert script.exists(), 'pip install -e . makes it'
   done = subprocess.run(
-    [script, 'prepare', '--help'],
+    [script, name, '--help'],
     cwd=tmp_path,
     capture_output=True,
     text=True,
     timeout=120,
   )
-  assert done.stdout.startswith('usage: sesame prepare [-h]'), done.stderr
+  assert done.stdout.startswith(usage), done.stderr

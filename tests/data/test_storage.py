@@ -21,6 +21,7 @@ from train.params import opened
   [
     ('gs:/books/a', 'gs:/books/a: expected gs://BUCKET/NAME'),
     ('gs:books', 'expected gs://BUCKET/NAME'),
+    ('hf:gs:/books/a', 'gs:/books/a: expected gs://BUCKET/NAME'),
     ('gs://', 'gs://: expected gs://BUCKET/NAME'),
     ('gs:///a', 'expected gs://BUCKET/NAME'),
     ('gs://Books/a', "'Books' cannot be the name of a bucket"),
@@ -81,6 +82,7 @@ def test_only_the_pattern_has_wildcards(tmp_path):
 def test_each_bucket_is_asked_once(gs, loopback):
   values = [None, 3, 'a text', 'runs/x', 'see s3://other', f'{gs}/a', f'{gs}/b']
   values += ['hf://some/model', storage.Text('s3://is a place.')]
+  values += ['hf:glue:cola', f'hf:{gs}/set:train']
   storage.check_buckets(values, [f'{gs}/c', f'{gs}/d'])
   name = gs.removeprefix('gs://')
   assert len(loopback.requests) == 2

@@ -30,6 +30,8 @@ def test_the_lines_of_the_readme_run_in_any_folder(bert, tmp_path):
   section = README.read_text().split('## From Python\n')[1].split('\n## ')[0]
   blocks = re.findall(r'```python\n(.*?)```', section, re.DOTALL)
   assert len(blocks) == 3
+  for block in blocks:
+    assert sum(map(bool, block.splitlines())) <= 20  # blank ones apart
   heavy = ['tensorflow', 'train.main', 'train.run.command', 'torch']
   code = '\n'.join(blocks).replace("'WEIGHTS'", repr(str(bert)))
   code += f'\nimport sys\nprint(sys.modules.keys() & {heavy})'

@@ -55,6 +55,19 @@ def stop(*_, **__):
 bert.MaskedTokens.losses = stop
 run()
 """
+# Runs a pre-training up to its curves, and prints which libraries are loaded.
+WHOLE = f"""
+{TOOLS}
+from train.run import curves
+
+def stop(*_, **__):
+  names = 'google.cloud.storage matplotlib pandas sklearn torch transformers'
+  print('LOADED', *(name for name in names.split() if name in sys.modules))
+  sys.exit(0)
+
+curves.draw_curves = stop
+run()
+"""
 # Runs a fine-tuning. At its first loss it prints the way there, and the records
 # of functions that its job leads to: objects of ours that hold functions, or
 # whose methods replace those of a class of ours, by the name of that class.
@@ -151,6 +164,21 @@ def test_few_frames_lie_between_the_command_and_the_loss(small_store, tmp_path):
   # The loss itself is the eighth.
   assert 0 < len(found['FRAME']) <= 7, found
   assert len({file for file, _ in found['FRAME']}) <= 4, found
+
+
+def test_a_run_loads_no_library_that_it_does_not_need(small_store, tmp_path):
+  """Neither at the start nor for steps, scores, samples and checkpoints."""
+  found = run_program(
+    WHOLE,
+    '--config',
+    'bert_tiny',
+    f'--config.data.folder={small_store}',
+    '--config.train.phases=((2, 32, 8, "continue"),)',
+    '--config.optim.warmup_steps=1',
+    '--config.eval.max_windows=8',
+    f'--workdir={tmp_path / "run"}',
+  )
+  assert found['LOADED'] == [[]]
 
 
 @pytest.fixture(scope='module')

@@ -196,6 +196,8 @@ class Architecture(NamedTuple):
     text_inputs: (tokens, mask, positions), each [B, T], one text a row -> the
       first inputs of the module.
     reads_both_ways: model -> whether a token sees the tokens after it.
+    usual_mfu: a guess of the share of a device's peak that training steps
+      reach, from the compiler's estimates on TPUs (results/preflight.md).
   """
 
   check: Callable[[ConfigDict], None]
@@ -222,6 +224,7 @@ class Architecture(NamedTuple):
   frame: Callable[[Tokenizer], Frame] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[nn.Module], bool] = lambda model: False
+  usual_mfu: float = 0.4  # BERT and GPT: mostly 0.35 to 0.65
 
   def __hash__(self) -> int:
     # jax.jit takes it as a static argument.

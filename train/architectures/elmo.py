@@ -228,4 +228,5 @@ ARCHITECTURE = Architecture(
   reads_words=True,
   whole_words=True,
   form='elmo',
+  usual_mfu=0.13,
 )

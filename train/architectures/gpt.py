@@ -195,4 +195,5 @@ LSTM = GPT._replace(
   print_samples=_print_lstm_samples,
   default_config=gpt_section.get_lstm_config,
   num_unpublished=0,
+  usual_mfu=0.13,  # as ELMo's, which reads word after word, too
 )

@@ -382,5 +382,6 @@ ARCHITECTURE = Architecture(
   print_samples=word_tables.printer(_vectors),
   write_outputs=word_tables.writer(_vectors, build_model),
   whole_words=True,
+  usual_mfu=0.001,
   default_config=words_section.get_word2vec_config,
 )

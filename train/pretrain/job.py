@@ -148,6 +148,7 @@ class PreTraining(Job):
     self.score_every = config.train.eval_every
     self.keep_checkpoints = config.train.keep_checkpoints
     self.profile = config.train.profile
+    self.usual_mfu = parts.architecture.usual_mfu
     self._parts, self._stores = parts, stores
     self._examples, self._held_out = examples, held_out
     self._beginning = beginning

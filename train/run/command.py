@@ -237,6 +237,11 @@ def run_with_config(
 
   _be_quiet()
   app.define_help_flags()
+  main_module = sys.modules['__main__']  # its docstring begins the help
+  if spec := main_module.__spec__:
+    main_module.__doc__ = (main_module.__doc__ or '').replace(
+      f'python -m {spec.name}', program.called(spec.name)
+    )
   shown = {'config', 'print_config', 'workdir'}  # by --help
   for name in shown & {*flags.FLAGS}:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])

@@ -116,6 +116,7 @@ class Job:
     profile: (first step, number of steps) to trace, or ().
     keep: the rule for the final model; None: the last checkpoint's.
     num_later: number of smaller programs that are compiled later.
+    usual_mfu: a guess of the share of a device's peak that its steps reach.
   """
 
   config: ml_collections.ConfigDict
@@ -129,6 +130,7 @@ class Job:
   profile: Sequence[int] = ()
   keep: Keep | None = None
   num_later: int = 0
+  usual_mfu: float
 
   # ---- A step ---------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 from etils import epath
@@ -33,10 +35,8 @@ class MetricsWriter:
       return
     kept = [row for row in read_metrics(workdir) if row[0] <= step]
     self._file = RowFile(epath.Path(workdir) / FILE, HEADER, kept)
-    import tensorboardX  # takes a second
-
     # TensorBoard's own way: events beyond the step are hidden.
-    self._events = tensorboardX.SummaryWriter(
+    self._events = _tensorboard().SummaryWriter(
       os.fspath(epath.Path(workdir) / 'tensorboard'),
       purge_step=step + 1,
       write_to_disk=True,
@@ -65,6 +65,24 @@ class MetricsWriter:
     """Ends the TensorBoard file."""
     if self._active:
       self._events.close()
+
+
+def _tensorboard() -> ModuleType:
+  """Imports tensorboardX, which takes a second.
+
+  It would also import the client of Cloud Storage, for 0.4 s, to write there
+  itself. A run never asks it to: see `mirror`.
+  """
+  client = 'google.cloud.storage'
+  is_new = client not in sys.modules
+  if is_new:
+    sys.modules[client] = None  # an import of it fails
+  try:
+    import tensorboardX
+  finally:
+    if is_new:
+      del sys.modules[client]
+  return tensorboardX
 
 
 def read_metrics(workdir: epath.PathLike) -> list[tuple[int, str, float]]:

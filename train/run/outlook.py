@@ -13,10 +13,6 @@ from train.engine import memory
 from train.host import console, device
 from train.run.job import Job
 
-# A guess of the share of a device's peak that steps reach: the compiler's
-# estimates of BERT and GPT on TPUs are at 35 to 63 %, and of ELMo at 8 %
-# (results/preflight.md). Tables of words reach less.
-USUAL_MFU = 0.4
 _SAMPLES = 4  # steps whose FLOPs are counted, evenly spaced
 
 
@@ -48,11 +44,11 @@ def _describe_time(job: Job, done: int, peak: float | None) -> str:
   if peak is None:
     return f'unknown for {jax.devices()[0].device_kind}; {measured}'
   peak *= job.mesh.size
-  seconds = total_flops(job, done) / (peak * 1e12 * USUAL_MFU)
+  seconds = total_flops(job, done) / (peak * 1e12 * job.usual_mfu)
   return (
     f'{describe_seconds(seconds)} for {left:,} steps, if these reach'
-    f' {USUAL_MFU:.0%} of {peak:,.3g} TFLOP/s ({device.describe()}), with'
-    f' neither compiling nor scores; {measured}'
+    f' {100 * job.usual_mfu:g}% of {peak:,.3g} TFLOP/s ({device.describe()}),'
+    f' with neither compiling nor scores; {measured}'
   )
 
 

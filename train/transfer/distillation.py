@@ -399,7 +399,7 @@ def read_unlabelled(task: Task, path: str) -> list[Example]:
 
   Raises ValueError, naming the line, for text that is no example of the task.
   """
-  file = epath.Path(path).expanduser()
+  file = files.path_of(path).expanduser()
   if file.suffix == '.txt' and isinstance(task, TextTask):
     found = _read_lines(task, file)
   else:

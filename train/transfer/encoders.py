@@ -72,6 +72,7 @@ class EncoderProgram(TaskProgram):
     self.layered, self.vocab_size = module, module.vocab_size
     self.is_begun = initial is not None
     self.family = families.architecture_of(config)
+    self.usual_mfu = self.family.usual_mfu
     if config.task.lm_weight and self.family.needs_mask:
       self.vocabulary = Vocabulary.of(tokenizer)
 

@@ -68,10 +68,13 @@ def make(
   saved = checkpoint.latest_step(workdir)
   if results is None and saved is None and shared is None:
     assemble.check_fits(config)
-    source = epath.Path(config.data.source).expanduser()
-    named = ('tfds', 'hf:')  # sets that are no folders
-    if not (config.data.source.startswith(named) or source.exists()):
-      raise FileNotFoundError(f'data.source={source}: there is no such folder')
+    source = config.data.source
+    if not source.startswith(('tfds', 'hf:')):  # sets that are no folders
+      folder = epath.Path(source).expanduser()
+      if not folder.exists():
+        raise FileNotFoundError(
+          f'data.source={folder}: there is no such folder'
+        )
   mesh = training.find_devices(config) if shared is None else shared.mesh
   task_plan.check_batches(config, mesh)
 
@@ -120,6 +123,7 @@ class FineTuning(Job):
     first = tasks[0]
     config = self.config = first.config
     self.tasks, self.mesh = tuple(tasks), mesh
+    self.usual_mfu = first.usual_mfu
     for program in tasks:
       program.prepare(mesh)
     self.total_steps, self.score_every = assemble.count_steps(

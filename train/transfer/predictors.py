@@ -126,7 +126,8 @@ def read_input(
   A task of one's own has no folders; its examples may be a data set, see
   `own.find_input`. `key` names the source in messages.
   """
-  path, is_set = epath.Path(source), task_files.is_named(str(source))
+  is_set = task_files.is_named(str(source))
+  path = task_files.path_of(str(source))
   if is_set and task.folders:
     raise ValueError(
       f'{key} {path}: found a data set of Hugging Face, expected a file or a'

@@ -57,6 +57,7 @@ class TaskProgram(Objective):
     mesh: the devices; set by `prepare`.
     predict_step: the jitted step of `make_predict_step`; set by `prepare`.
     splits: name -> split; a fine-tuning has 'train' and the splits to score.
+    usual_mfu: see `Architecture`.
   """
 
   vocab_size = 0  # rows of a vocabulary's table, unpadded
@@ -70,6 +71,7 @@ class TaskProgram(Objective):
   mesh: Mesh
   predict_step: PredictStep
   splits: Mapping[str, Split]
+  usual_mfu: float
 
   def __init__(self, config: ml_collections.ConfigDict, task: Task):
     """Raises ValueError if the settings do not fit the task."""

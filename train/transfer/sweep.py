@@ -337,7 +337,7 @@ def print_summary(summary: Summary, workdir: epath.PathLike) -> None:
       f'{k}={v}' for k, v in chosen.items()
     )
   console.table(rows, title, console.show)
-  say(
+  console.show(
     f'The best model is in {best["workdir"]}; all figures in'
     f' {epath.Path(workdir) / workdirs.SUMMARY_FILE}'
   )

@@ -16,11 +16,10 @@ from data import storage
 from data.examples import pipeline
 from data.inputs import framing
 from data.scoring.kinds import KINDS
-from data.tasks import registry
+from data.tasks import files, registry
 from train.engine import memory, sharding
 from train.engine.state import TrainState
 from train.host import console, device, processes
-from train.host.console import say
 from train.host.files import Json
 from train.run import ledger, settings, workdirs
 from train.run.job import Program
@@ -126,7 +125,7 @@ def differing_keys(
 
 
 def _resolve(path: str | None) -> str | None:
-  if path is None or storage.is_remote(path):
+  if path is None or storage.is_remote(path) or files.is_named(path):
     return path
   return str(epath.Path(path).expanduser().resolve())
 
@@ -432,7 +431,7 @@ def print_results(
   if processes.is_first():
     spent = ledger.read(workdir)
     if spent:
-      say('\n' + ledger.sentence(spent))
+      console.show('\n' + ledger.sentence(spent))
   use = ''
   if not of_several:
     names = results['config'].get('task.names')
@@ -442,7 +441,7 @@ def print_results(
       f'{task} --input FILE'
       ' --output FILE'
     )
-  say(
+  console.show(
     f'Everything is in {workdir}: results.json, predictions, curves.png,'
     f' metrics.csv.{use}'
   )

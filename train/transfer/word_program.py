@@ -64,6 +64,8 @@ class WordProgram(TaskProgram):
     arrays: argument of the module -> array of a batch, besides the words.
   """
 
+  usual_mfu = 0.02  # the compiler's estimates: 0.009 to 0.065
+
   reads: Mapping[str, tuple[int, ...]]
   has_layers = False
   takes_several = False

@@ -123,6 +123,43 @@ class TrainedModel:
     """Returns each text's ids, see `Weights.encode`."""
     return self.weights.encode(texts)
 
+  def inputs(self, texts: Sequence[str]) -> tuple[jax.Array, ...]:
+    """Returns the inputs of the module for a batch of B texts, one a row.
+
+    A row is a text within its family's symbols, such as [CLS] and [SEP]. T is
+    the length of the longest row.
+
+    Args:
+      texts: B texts. For an ELMo they are split into words and punctuation.
+
+    Returns:
+      Of a BERT tokens int32 [B, T], mask bool [B, T] (False at padding), token
+      types int32 [B, T] (all 0) and positions int32 [B, T]. Of a GPT the same
+      without types. Of an ELMo the characters of words int32 [B, T, 50] and the
+      lengths of rows int32 [B].
+
+    Raises:
+      ValueError: if a text has more tokens than the model has positions.
+    """
+    if self.reads_words:
+      return _character_inputs(texts)
+    begin, end = self.family.frame(self.tokenizer)
+    rows = [[*begin, *ids, *end] for ids in self.encode(texts)]
+    length = max(map(len, rows))
+    if length > self.model.max_length:
+      raise ValueError(
+        f'a text has {length:,} tokens with those around it, expected at most'
+        f' {self.model.max_length:,}, the positions of the model; `vectors`'
+        ' reads longer texts in parts'
+      )
+    tokens_BT, lengths_B = length_batches.pad(rows, len(rows), length)
+    places_BT = np.broadcast_to(
+      np.arange(length, dtype=np.int32), tokens_BT.shape
+    )
+    mask_BT = places_BT < lengths_B[:, None]
+    arrays = map(jnp.asarray, (tokens_BT, mask_BT, places_BT))
+    return self.family.text_inputs(*arrays)
+
   @property
   def reads_words(self) -> bool:
     """Whether the model reads whole words by their characters, as an ELMo."""
@@ -255,6 +292,18 @@ def check_dtype(dtype: str) -> None:
       f'--dtype={dtype}: on a CPU XLA converts every product to float32 and'
       ' back, which takes longer and rounds more; expected float32 there'
     )
+
+
+def _character_inputs(texts: Sequence[str]) -> tuple[jax.Array, jax.Array]:
+  """Returns `TrainedModel.inputs` of an ELMo."""
+  split = text_counts.splitter(running=True)
+  begin, end = characters.SENTENCE_BEGIN, characters.SENTENCE_END
+  rows = [[begin, *split(text), end] for text in texts]
+  lengths = [len(row) for row in rows]
+  padded = [row + [''] * (max(lengths) - len(row)) for row in rows]
+  ids, _ = characters.encode_words(sum(padded, []))
+  ids_BTC = jnp.asarray(ids.reshape(len(rows), max(lengths), -1), jnp.int32)
+  return ids_BTC, jnp.asarray(lengths, jnp.int32)
 
 
 def _check_reads_characters(found: Weights) -> None:

@@ -118,6 +118,9 @@ def read_records(
   """
   spec = str(file)
   if spec.startswith(languages.HUGGING_FACE):
+    # With both slashes of gs:// again.
+    parts = languages.named_parts(spec)
+    spec = languages.HUGGING_FACE + ':'.join(parts)
     tables = find(spec, *parse(spec)).tables
   elif file.is_dir():
     tables = find(spec, spec, '', '').tables

@@ -12,7 +12,7 @@ import small_tables
 from pyarrow import parquet
 
 from data.scoring import kinds, submissions
-from data.tasks import examples, registry
+from data.tasks import examples, own, registry
 
 
 @pytest.fixture
@@ -644,6 +644,28 @@ def test_data_sets_of_hugging_face(tmp_path):
     assert len(registry.load(task, '', 'dev')) == 3
     found = registry.load(task, '', 'test')
     assert [example.label for example in found] == [None] * 3
+
+
+def test_data_sets_on_cloud_storage(gs, loopback, tmp_path):
+  table = small_tables.make_table(['One.', 'Two.', 'Three.'])
+  for split in ('train', 'test'):
+    file = tmp_path / f'{split}.parquet'
+    parquet.write_table(table, file)
+    loopback.storage.put(gs[5:], f'set/{file.name}', file.read_bytes())
+  asked = dict(kind='classification', dev='test', text=('body',))
+  task = kinds.own_task(source=f'hf:{gs}/set', train='train', **asked)
+  examples = registry.load(task, '', 'train')
+  assert [example.texts for example in examples] == [
+    ('One.',),
+    ('Two.',),
+    ('Three.',),
+  ]
+  form = kinds.OWN_FORMS['classification']
+  file, told = own.find_input(form, f'hf:{gs}/set:test', '--input')
+  assert told == f"hf:{gs}/set:test: 1 file of the split 'test' (not of train)"
+  assert registry.read_file(task, file, 'test') == examples
+  with pytest.raises(ValueError, match="gs://.*: found no split 'trian', expe"):
+    kinds.own_task(source=f'hf:{gs}/set', train='trian', **asked)
 
 
 @pytest.mark.parametrize('name', ['train', 'train.jsonl'])

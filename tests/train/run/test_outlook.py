@@ -13,6 +13,7 @@ class SmallJob:
   """A job whose first half has steps of 1 GFLOP, its second half of 3."""
 
   total_steps, save_every, keep_checkpoints, keep = 100, 30, 3, None
+  usual_mfu = 0.4
   mesh = types.SimpleNamespace(size=2)
   shapes = types.SimpleNamespace(
     params=jax.ShapeDtypeStruct((1024, 1024), jnp.float32)

@@ -99,6 +99,13 @@ def test_texts_are_read_as_words(small, tmp_path, kind):
   answers_again(tmp_path / 'run', lambda task: task.read(dev, 'dev'), results)
 
 
+def test_the_plan_knows_how_slow_an_elmo_is(small, tmp_path, capsys):
+  changes = {'train.peak_tflops': 1.0}
+  config = config_of(tmp_path / 'set', 'own tags', small[0], **changes)
+  runs.train(config, tmp_path / 'run', dry_run=True)
+  assert 'if these reach 13% of 1 TFLOP/s' in capsys.readouterr().out
+
+
 def test_layers_are_those_that_embedding_gives(small, tmp_path):
   """The same vectors by another way: `train.embed`'s."""
   _, model, params = small

@@ -16,6 +16,7 @@ import watch
 from pyarrow import parquet
 from students import student_of
 
+from data import storage
 from data.inputs import batches
 from data.text import tfds_text
 from data.text.tables import data_sets
@@ -23,7 +24,14 @@ from train.engine import optim, sharding
 from train.exports import folders
 from train.host import processes
 from train.params import opened
-from train.run import checkpoint, ledger, metrics, settings, workdirs
+from train.run import (
+  checkpoint,
+  command,
+  ledger,
+  metrics,
+  settings,
+  workdirs,
+)
 from train.run.job import Keep
 from train.transfer import finetune, task_plan
 
@@ -501,6 +509,32 @@ def test_a_dry_run_downloads_no_set(
     of_task('rte', None),
   ):
     finetune.check_config(config, dry_run=True)
+
+
+def test_a_data_set_on_cloud_storage(
+  make_config, own_set, gs, loopback, tmp_path
+):
+  for split in ('train', 'dev'):
+    lines = (own_set / f'{split}.jsonl').read_text().splitlines()
+    file = tmp_path / f'{split}.parquet'
+    parquet.write_table(
+      pa.Table.from_pylist([json.loads(line) for line in lines]), file
+    )
+    loopback.storage.put(gs[5:], f'set/{file.name}', file.read_bytes())
+  splits = {'own.train': 'train', 'own.dev': 'validation', 'own.test': None}
+  config = make_config(**splits, **{'data.source': f'hf:{gs}/set'})
+  storage.check_buckets(command.paths_of(config))
+  finetune.check_config(config, dry_run=True)
+  there = finetune.make(config, tmp_path / 'run')
+  here = finetune.make(make_config(**{'own.test': None}), tmp_path / 'run')
+  for split in ('train', 'dev'):
+    assert (
+      there.tasks[0].splits[split].examples
+      == here.tasks[0].splits[split].examples
+    )
+  with pytest.raises(ValueError, match='gs:/set: expected gs://BUCKET/NAME'):
+    config.data.source = 'hf:gs:/set'
+    storage.check_buckets(command.paths_of(config))
 
 
 @pytest.mark.slow

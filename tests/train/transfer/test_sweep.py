@@ -138,8 +138,11 @@ def test_a_finished_sweep_computes_nothing(swept, config, monkeypatch, capsys):
   monkeypatch.setattr(finetune, 'plan', None)
   again = sweep.run(config, workdir, seeds=SEEDS, grid=GRID)
   assert again == summary
+  capsys.readouterr()
   sweep.print_summary(again, workdir)
-  printed = capsys.readouterr().out
+  printed, said = capsys.readouterr()
+  assert f'all figures in {workdir / workdirs.SUMMARY_FILE}' in printed
+  assert not said
   mean = summary['mean']['dev/accuracy']
   assert f'{mean:.4f} ± {summary["std"]["dev/accuracy"]:.4f}' in printed
   assert 'own, 2 seeds, best settings optim.learning_rate=' in printed

@@ -204,7 +204,8 @@ def test_a_model_that_is_no_better_than_one_answer_is_told(
   }
   task_plan.print_results(results, tmp_path / 'my run', of_several=False)
   printed, said = capsys.readouterr()
-  assert f"python -m train.predict '{tmp_path}/my run' --input" in said
+  assert f"python -m train.predict '{tmp_path}/my run' --input" in printed
+  assert not said
   assert 'one answer for all: 0.8000' in printed
   assert 'one answer for all: 0.6500' in printed
   assert told in printed if told else 'commonest' not in printed

@@ -321,9 +321,10 @@ def test_parts_of_a_batch_add_up(on_one):
 
 
 def test_a_dry_run_tells_the_plan(on_one, tmp_path, capsys):
-  config, _ = on_one
+  config = settings.with_overrides(on_one[0], {'train.peak_tflops': 1.0})
   assert runs.train(config, tmp_path / 'run', dry_run=True) is None
   printed = capsys.readouterr().out
+  assert 'if these reach 2% of 1 TFLOP/s' in printed  # BERT would 40%
   assert '  words     11 with vectors of 4\n' in printed
   weights = config.init.weights
   assert f'weights   {weights}: 3 layers of 12, mix at input\n' in printed

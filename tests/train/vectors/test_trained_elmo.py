@@ -37,6 +37,20 @@ def test_weights_come_without_their_softmax(tmp_path):
   assert found.params.keys() == params.keys() - {'softmax'}
 
 
+def test_inputs_are_those_of_the_module(weights):
+  model = TrainedModel(weights)
+  texts = ['A man eats.', 'Stocks fell', '']
+  ids_BTC, lengths_B = model.inputs(texts)
+  assert ids_BTC.shape == (3, 6, 50) and lengths_B.tolist() == [6, 4, 2]
+  vectors_LBTD, _ = model.model.apply(
+    {'params': model.params}, ids_BTC, lengths_B
+  )
+  words = [['A', 'man', 'eats', '.'], ['Stocks', 'fell'], []]
+  for number, expected in model.words(words):
+    rows = vectors_LBTD[:, number, 1 : len(words[number]) + 1]
+    np.testing.assert_allclose(rows, expected.array, rtol=0, atol=1e-5)
+
+
 def test_weights_that_cannot_be_used_are_named(small, weights, tmp_path):
   file = weights / 'lm_weights.hdf5'
   data = file.read_bytes()

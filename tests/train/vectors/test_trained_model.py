@@ -75,6 +75,33 @@ def test_scores_and_texts_are_those_of_hugging_face(published):
   assert written.tokens == expected[0, len(ids) :].tolist()
 
 
+def check_inputs(folder):
+  """The module gives a batch of `inputs` the vectors that each text has."""
+  model, texts = TrainedModel(folder), [TEXT, 'The yield', TEXT[:30]]
+  begin, end = map(len, model.family.frame(model.tokenizer))
+  encoder, params = model.prepared()
+  inputs = model.inputs(texts)
+  assert all(isinstance(array, jax.Array) for array in inputs)
+  mask_BT, hidden_BTD = (
+    np.asarray(array)
+    for array in (
+      inputs[1],
+      encoder.apply({'params': params}, *inputs, train=False)['hidden'],
+    )
+  )
+  for mask_T, hidden_TD, expected in zip(
+    mask_BT, hidden_BTD, model.vectors(texts, Request('token')), strict=True
+  ):
+    rows = hidden_TD[mask_T][begin : mask_T.sum() - end]
+    np.testing.assert_allclose(rows, expected.array, rtol=0, atol=1e-5)
+  with pytest.raises(ValueError, match='expected at most 64, the positions'):
+    model.inputs(['The yield', TEXT * 20])
+
+
+def test_inputs_of_a_gpt(published):
+  check_inputs(published[1])
+
+
 def changed(key, value):
   return lambda folder: change(folder, key, value)
 
@@ -204,6 +231,10 @@ def test_bert_gives_the_states_of_hugging_face(bert):
     ('pooled', theirs.pooler_output),
   ):
     np.testing.assert_allclose(ours[name], expected, rtol=0, atol=1e-5)
+
+
+def test_inputs_of_a_bert(bert):
+  check_inputs(bert[0])
 
 
 def test_parameters_are_read_when_needed_and_freed_in_turn(bert, monkeypatch):

@@ -21,7 +21,7 @@ from train.exports import exported, folders, sentence_folder
 from train.language import cloze, inputs, sentence_sums
 from train.params import convert, opened
 from train.vectors.request import Request
-from train.vectors.trained_model import TrainedModel
+from train.vectors.trained_model import ALL_LAYERS, TrainedModel
 from train.views import attention_weights, input_rows
 from train.views.attention_texts import ShownText
 
@@ -63,19 +63,25 @@ def ours_of(found, ids):
   return np.asarray(outputs['mlm_logits'])[0, :, : found.model.vocab_size]
 
 
-def test_vectors_of_texts_are_equal(torch, made):
+def test_vectors_of_all_layers_are_equal(torch, made):
   """Of texts of all lengths at once, so that padding stands beside them."""
   folder, theirs, tokenizer = made
   found = TrainedModel(folder)
   texts = [*TEXTS, 'x', 'mat ' * 24]
-  vectors = list(found.vectors(texts, Request('token')))
+  vectors = list(found.vectors(texts, Request('token', choice=ALL_LAYERS)))
   for text, vector in zip(texts, vectors, strict=True):
     ids = tokenizer(text)['input_ids']
     with torch.no_grad():
-      expected = theirs.base_model(input_ids=torch.tensor([ids]))
+      expected = theirs.base_model(
+        input_ids=torch.tensor([ids]), output_hidden_states=True
+      )
     np.testing.assert_allclose(
-      vector.array, expected.last_hidden_state[0, 1:-1].numpy(), atol=1e-4
+      vector.array,
+      torch.stack(expected.hidden_states)[:, 0, 1:-1].numpy(),
+      atol=1e-5,
     )
+    # The last is behind the final norm there, too.
+    assert torch.equal(expected.hidden_states[-1], expected.last_hidden_state)
 
 
 def test_masks_are_filled_as_by_the_pipeline(made, run_command):

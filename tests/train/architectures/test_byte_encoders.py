@@ -212,6 +212,8 @@ def test_every_kind_of_task_is_learnt(torch, made, task, one_device, tmp_path):
   told = json.loads((tmp_path / 'out/config.json').read_text())
   family = encoder_folders.CLASSES[source.kind]
   assert told['architectures'] == [family + name]
+  is_regression = told.get('problem_type') == 'regression'
+  assert is_regression == (task == 'own scores')
   theirs, loaded = getattr(transformers, family + name).from_pretrained(
     tmp_path / 'out', output_loading_info=True
   )
@@ -256,28 +258,44 @@ def test_vectors_of_sentences_are_equal(torch, made, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('head', ['ForMaskedLM', 'ForQuestionAnswering'])
-def test_onnxruntime_computes_a_roberta(torch, head, tmp_path):
+@pytest.mark.parametrize(
+  ('kind', 'head', 'pool'),
+  [
+    ('roberta', 'ForMaskedLM', None),
+    ('roberta', 'ForQuestionAnswering', None),
+    ('modernbert', 'ForSequenceClassification', None),
+    ('modernbert', 'ForMaskedLM', 'mean'),
+  ],
+)
+def test_onnxruntime_computes_the_same(torch, kind, head, pool, tmp_path):
+  """`test_modern` has the softmax of a ModernBERT."""
   onnxruntime = pytest.importorskip('onnxruntime')
   theirs, tokenizer = encoder_folders.write_model(
-    tmp_path / 'roberta', 'roberta', head
+    tmp_path / 'there', kind, head
   )
-  request = exported.ExportRequest('onnx')
-  folders.export(tmp_path / 'roberta', tmp_path / 'out', request=request)
+  request = exported.ExportRequest('onnx', pool)
+  folders.export(tmp_path / 'there', tmp_path / 'out', request=request)
   session = onnxruntime.InferenceSession(str(tmp_path / 'out/model.onnx'))
   names = [part.name for part in session.get_inputs()]
   assert names == ['input_ids', 'attention_mask']
   given = dict(tokenizer(TEXTS, padding=True, return_tensors='pt'))
   with torch.no_grad():
-    expected = theirs(**given)
-  found = session.run(None, {name: given[name].numpy() for name in names})
-  seen = given['attention_mask'].numpy().astype(bool)
-  for name, output in zip(
-    [part.name for part in session.get_outputs()], found, strict=True
-  ):
-    np.testing.assert_allclose(
-      output[seen], expected[name].numpy()[seen], atol=1e-4
+    expected = dict((theirs.base_model if pool else theirs)(**given))
+  if pool:
+    found = TrainedModel(tmp_path / 'there')
+    vectors = found.vectors(TEXTS, Request(pool=pool))
+    expected['sentence_embedding'] = torch.tensor(
+      np.stack([vector.array for vector in vectors])
     )
+  found = session.run(None, {name: given[name].numpy() for name in names})
+  outputs = [part.name for part in session.get_outputs()]
+  assert [*expected] == outputs
+  seen = given['attention_mask'].numpy().astype(bool)
+  for name, output in zip(outputs, found, strict=True):
+    wanted = expected[name].numpy()
+    if output.shape[:2] == seen.shape:
+      output, wanted = output[seen], wanted[seen]
+    np.testing.assert_allclose(output, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

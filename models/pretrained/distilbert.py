@@ -14,7 +14,6 @@ from models.pretrained import bert
 from models.pretrained.strict import Entry
 from models.pretrained.weights import Weights
 
-MODEL_TYPE = 'distilbert'
 # Parts of DistilBERT's names -> those of Hugging Face's BERT.
 PARTS = (
   (r'^distilbert\.', ''),

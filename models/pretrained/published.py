@@ -17,12 +17,10 @@ RELEASE_FILES = (  # files of the formats that have no such config
   'params_shapes.json',  # GPT, OpenAI
   '*options.json',  # ELMo
 )
+OTHER_BERTS = ('modernbert', 'distilbert', 'roberta')  # modules of these names
 # Hugging Face's model_type -> our family.
 MODEL_TYPES = {
-  'bert': 'bert',
-  'modernbert': 'bert',
-  'distilbert': 'bert',
-  'roberta': 'bert',
+  **dict.fromkeys(('bert', *OTHER_BERTS), 'bert'),
   'openai-gpt': 'gpt',
   'gpt2': 'gpt2',
 }
@@ -85,7 +83,7 @@ def _open_hugging_face(
   if name not in tuple(MODEL_TYPES):  # it may be any value of JSON
     problem = f'model_type is {name!r}, expected {" or ".join(MODEL_TYPES)}'
     return Weights(folder, 'Hugging Face', str(name), problems=(problem,))
-  if name in ('modernbert', 'distilbert', 'roberta'):
+  if name in OTHER_BERTS:
     format_ = importlib.import_module(f'models.pretrained.{name}')
     entries = weight_files.from_hugging_face(folder)
     return format_.from_hugging_face(folder, config, entries)

@@ -54,8 +54,8 @@ def write(
       as_roberta = roberta.Form(own.pad_id, choice=kind.has_choices)
     if kind.has_choices and not (encoder or as_roberta):
       config['architectures'] = ['BertForMultipleChoice']
-    if kind.loss == 'scores' and not encoder:
-      config['problem_type'] = 'regression'
+  if kind.loss == 'scores' and not encoder:
+    config['problem_type'] = 'regression'  # else a pipeline takes the sigmoid
   if NO_SOFTMAX in found.notes:
     config |= gpt.HEADLESS[found.name]
   hugging_face.write_folder(folder, model, params, config, as_roberta)

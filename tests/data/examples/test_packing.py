@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from window_stores import draw_sizes, make_store
 
-from data.examples import packing, pipeline
+from data.examples import packing, pipeline, streams
 
 LENGTH = 16
 END = 999_999
@@ -135,6 +135,31 @@ def test_ends_of_text_stand_before_and_after_each_text(store, texts):
       for first in range(0, len(ended) - 1, LENGTH)
     ]
   assert found == sorted(expected)
+
+
+@pytest.mark.parametrize('end_of_text', [None, END])
+def test_targets_are_those_of_rows_that_are_not_packed(store, end_of_text):
+  """In the same windows, unless the documents are one stream (GPT-2)."""
+  options = dict(held_out=True, end_of_text=end_of_text)
+  found = texts_of(
+    every(packing.NextTokenRows(store, LENGTH, **options)), 'tokens', 'targets'
+  )
+  batch = every(streams.StreamExamples(store, LENGTH, **options))
+  expected = [
+    [window[: size - 1].tolist(), window[1:size].tolist()]
+    for window, size in zip(batch['window'], batch['lengths'], strict=True)
+  ]
+  targets, same = (
+    sorted(itertools.chain.from_iterable(targets for _, targets in windows))
+    for windows in (found, expected)
+  )
+  if end_of_text is None:
+    assert sorted(found) == sorted(expected)
+  else:  # nothing stands before the first document of the stream
+    same = sorted([*same, texts_in(store, True)[0][0]])
+    assert not any(END in tokens[1:] for tokens, _ in found)
+    assert any(END in tokens[1:] for tokens, _ in expected)
+  assert targets == same
 
 
 def best_fit(sizes, length):

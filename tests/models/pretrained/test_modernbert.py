@@ -52,8 +52,10 @@ def rows(shape):
   return np.where(mask, rng.integers(5, VOCAB_SIZE, mask.shape), 0), mask
 
 
-def run(model, params, tokens, mask, **options):
-  places = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+def run(model, params, tokens, mask, places=None, **options):
+  """Returns the outputs; a `mask` of integers numbers the texts of rows."""
+  if places is None:
+    places = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
   arrays = [jnp.asarray(x, jnp.int32) for x in (0 * places, places, places)]
   return jax.jit(
     lambda params: model.apply(
@@ -98,6 +100,61 @@ def test_hidden_states_and_softmax_are_equal(
     np.asarray(outputs['mlm_logits'])[mask][:, :VOCAB_SIZE],
     found.logits.detach().numpy()[mask],
     atol=1e-4,
+  )
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_packed_rows_are_equal(torch, shape, tmp_path):
+  """Given masks that keep the texts apart, and positions that begin again."""
+  theirs = make(torch, shape)
+  theirs.save_pretrained(tmp_path)
+  length = shape[-1]
+  sizes = [1, 5, length // 2], [length - 3, 2, 1]  # the first row is padded
+  places = [np.concatenate([*map(np.arange, row)]) for row in sizes]
+  texts = [np.repeat([1, 2, 3], row) for row in sizes]
+  places, texts = (
+    np.stack([np.pad(row, (0, length - len(row))) for row in rows])
+    for rows in (places, texts)
+  )
+  rng = np.random.default_rng(0)
+  tokens = np.where(texts, rng.integers(5, VOCAB_SIZE, texts.shape), 0)
+
+  same = texts[:, :, None] == texts[:, None, :]
+  distance = abs(np.arange(length)[:, None] - np.arange(length))
+  near = same & (distance <= shape[4] // 2)
+  masks = {
+    kind: torch.where(torch.tensor(seen)[:, None], 0.0, -torch.inf)
+    for kind, seen in (('full_attention', same), ('sliding_attention', near))
+  }
+  weights = published.open_folder(tmp_path)
+  model, params = weights.model.clone(heads=()), weights.load()
+  packed = run(model, params, tokens, texts, places, all_layers=True)
+  for attention in ('eager', 'sdpa'):
+    theirs.set_attn_implementation(attention)
+    found = theirs(
+      torch.tensor(tokens),
+      attention_mask=masks,
+      position_ids=torch.tensor(places),
+      output_hidden_states=True,
+    )
+    for ours, expected in zip(
+      packed['layers'], found.hidden_states, strict=True
+    ):
+      np.testing.assert_allclose(
+        np.asarray(ours)[texts > 0],
+        expected.detach().numpy()[texts > 0],
+        atol=1e-5,
+      )
+
+  alone = np.zeros((6, length), np.int32)
+  mask = np.arange(length) < np.ravel(sizes)[:, None]
+  alone[mask] = tokens[texts > 0]
+  expected = np.asarray(run(model, params, alone, mask)['hidden'])[mask]
+  np.testing.assert_allclose(
+    np.asarray(packed['hidden'])[texts > 0],
+    expected,
+    rtol=1e-6,
+    atol=1e-6 * np.abs(expected).max(),
   )
 
 

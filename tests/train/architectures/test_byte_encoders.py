@@ -21,7 +21,7 @@ from train.exports import exported, folders, sentence_folder
 from train.language import cloze, inputs, sentence_sums
 from train.params import convert, opened
 from train.vectors.request import Request
-from train.vectors.trained_model import TrainedModel
+from train.vectors.trained_model import ALL_LAYERS, TrainedModel
 from train.views import attention_weights, input_rows
 from train.views.attention_texts import ShownText
 
@@ -63,19 +63,25 @@ def ours_of(found, ids):
   return np.asarray(outputs['mlm_logits'])[0, :, : found.model.vocab_size]
 
 
-def test_vectors_of_texts_are_equal(torch, made):
+def test_vectors_of_all_layers_are_equal(torch, made):
   """Of texts of all lengths at once, so that padding stands beside them."""
   folder, theirs, tokenizer = made
   found = TrainedModel(folder)
   texts = [*TEXTS, 'x', 'mat ' * 24]
-  vectors = list(found.vectors(texts, Request('token')))
+  vectors = list(found.vectors(texts, Request('token', choice=ALL_LAYERS)))
   for text, vector in zip(texts, vectors, strict=True):
     ids = tokenizer(text)['input_ids']
     with torch.no_grad():
-      expected = theirs.base_model(input_ids=torch.tensor([ids]))
+      expected = theirs.base_model(
+        input_ids=torch.tensor([ids]), output_hidden_states=True
+      )
     np.testing.assert_allclose(
-      vector.array, expected.last_hidden_state[0, 1:-1].numpy(), atol=1e-4
+      vector.array,
+      torch.stack(expected.hidden_states)[:, 0, 1:-1].numpy(),
+      atol=1e-5,
     )
+    # The last is behind the final norm there, too.
+    assert torch.equal(expected.hidden_states[-1], expected.last_hidden_state)
 
 
 def test_masks_are_filled_as_by_the_pipeline(made, run_command):
@@ -206,6 +212,8 @@ def test_every_kind_of_task_is_learnt(torch, made, task, one_device, tmp_path):
   told = json.loads((tmp_path / 'out/config.json').read_text())
   family = encoder_folders.CLASSES[source.kind]
   assert told['architectures'] == [family + name]
+  is_regression = told.get('problem_type') == 'regression'
+  assert is_regression == (task == 'own scores')
   theirs, loaded = getattr(transformers, family + name).from_pretrained(
     tmp_path / 'out', output_loading_info=True
   )
@@ -250,28 +258,44 @@ def test_vectors_of_sentences_are_equal(torch, made, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('head', ['ForMaskedLM', 'ForQuestionAnswering'])
-def test_onnxruntime_computes_a_roberta(torch, head, tmp_path):
+@pytest.mark.parametrize(
+  ('kind', 'head', 'pool'),
+  [
+    ('roberta', 'ForMaskedLM', None),
+    ('roberta', 'ForQuestionAnswering', None),
+    ('modernbert', 'ForSequenceClassification', None),
+    ('modernbert', 'ForMaskedLM', 'mean'),
+  ],
+)
+def test_onnxruntime_computes_the_same(torch, kind, head, pool, tmp_path):
+  """`test_modern` has the softmax of a ModernBERT."""
   onnxruntime = pytest.importorskip('onnxruntime')
   theirs, tokenizer = encoder_folders.write_model(
-    tmp_path / 'roberta', 'roberta', head
+    tmp_path / 'there', kind, head
   )
-  request = exported.ExportRequest('onnx')
-  folders.export(tmp_path / 'roberta', tmp_path / 'out', request=request)
+  request = exported.ExportRequest('onnx', pool)
+  folders.export(tmp_path / 'there', tmp_path / 'out', request=request)
   session = onnxruntime.InferenceSession(str(tmp_path / 'out/model.onnx'))
   names = [part.name for part in session.get_inputs()]
   assert names == ['input_ids', 'attention_mask']
   given = dict(tokenizer(TEXTS, padding=True, return_tensors='pt'))
   with torch.no_grad():
-    expected = theirs(**given)
-  found = session.run(None, {name: given[name].numpy() for name in names})
-  seen = given['attention_mask'].numpy().astype(bool)
-  for name, output in zip(
-    [part.name for part in session.get_outputs()], found, strict=True
-  ):
-    np.testing.assert_allclose(
-      output[seen], expected[name].numpy()[seen], atol=1e-4
+    expected = dict((theirs.base_model if pool else theirs)(**given))
+  if pool:
+    found = TrainedModel(tmp_path / 'there')
+    vectors = found.vectors(TEXTS, Request(pool=pool))
+    expected['sentence_embedding'] = torch.tensor(
+      np.stack([vector.array for vector in vectors])
     )
+  found = session.run(None, {name: given[name].numpy() for name in names})
+  outputs = [part.name for part in session.get_outputs()]
+  assert [*expected] == outputs
+  seen = given['attention_mask'].numpy().astype(bool)
+  for name, output in zip(outputs, found, strict=True):
+    wanted = expected[name].numpy()
+    if output.shape[:2] == seen.shape:
+      output, wanted = output[seen], wanted[seen]
+    np.testing.assert_allclose(output, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

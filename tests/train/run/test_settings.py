@@ -25,7 +25,10 @@ def check(config, parts=1):
 
 VARIANTS = (
   'bert_base:modern',
+  'bert_large:modern',
+  'bert_multilingual:modern',
   'bert_mini:modern',
+  'gpt:modern',
   'gpt_mini:modern',
   'gpt_tiny:gpt-mini,modern',
   'bert_base:no_nsp',

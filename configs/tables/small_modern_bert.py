@@ -105,7 +105,7 @@ TABLE = base.Table(
       for part in PARTS
     ),
     *(
-      Contrast(f'{part}: the modern recipe lacks it', _beside(part), MODERN)
+      Contrast(f'{part}: helps the modern recipe', _beside(part), MODERN)
       for part in UNUSED
     ),
   ),

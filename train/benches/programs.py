@@ -114,6 +114,12 @@ def step(
   return _training(*compiled_step(f'{config}:{size}', batch, length, overrides))
 
 
+def recipe_step(config: str) -> Program:
+  """Makes a training step of a config's first phase, in one micro-batch."""
+  phase = training_phases.check_phases(settings.load_config(config))[0]
+  return _training(*compiled_step(config, phase.global_batch, phase.length, {}))
+
+
 def random_text(job: assemble.Parts) -> dict[str, np.ndarray]:
   """Returns a host batch of random ids; units begin at every other token."""
   (phase,) = job.phases

@@ -15,6 +15,14 @@ from train.benches.options import OF_BENCHES
 from train.benches.timing import REPEATS, Programs, compare, step_times
 from train.host import console
 
+UNITS = ('piece', 'word', 'stored')
+# Configs of 2018's recipes -> of the modern ones of the same size.
+RECIPES = {
+  'ablation:bert,2018': 'ablation:bert,modern',
+  'bert_mini': 'bert_mini:modern',
+  'gpt_mini': 'gpt_mini:modern',
+}
+
 
 class Bench(NamedTuple):
   """A bench: `run` takes its options and returns figures by name.
@@ -105,17 +113,29 @@ def _units() -> dict[str, float]:
   ):
     options = dict(config=config, batch=32, length=128, counting=counting)
     times = step_times(
-      {
-        unit: (programs.unit_step, options | {'unit': unit})
-        for unit in ('piece', 'word', 'stored')
-      },
+      {unit: (programs.unit_step, options | {'unit': unit}) for unit in UNITS},
       repeats=30,
+      ours=UNITS,
     )
     label = f'{config}_{counting}'
     figures[f'{label}_piece_seconds'] = times['piece'][0]
     for unit in ('word', 'stored'):
       ratio = times[unit][0] / times['piece'][0]
       figures[f'{label}_{unit}_of_piece'] = ratio
+  return figures
+
+
+def _recipes() -> dict[str, float]:
+  """Times steps of the modern recipes, in turns with those of 2018's."""
+  figures = {}
+  for old, new in RECIPES.items():
+    times = step_times(
+      {name: (programs.recipe_step, {'config': name}) for name in (old, new)},
+      repeats=30,
+      ours=(old, new),
+    )
+    figures[f'{old}_seconds'] = times[old][0]
+    figures[f'{new}_of_{old}'] = times[new][0] / times[old][0]
   return figures
 
 
@@ -236,6 +256,7 @@ BENCHES = {
   'batches': Bench(host.bench_batches),
   'step': Bench(_step, timed=True),
   'units': Bench(_units),
+  'recipes': Bench(_recipes),
   'gpt2_step': Bench(_gpt2_step, timed=True),
   'decoding': Bench(_decoding, timed=True),
   'embedding': Bench(_embedding, timed=True),

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -24,13 +24,17 @@ Programs = Mapping[str, tuple[Callable[..., Program], Options]]
 
 
 def step_times(
-  programs: Programs, repeats: int = REPEATS, warm_ups: int = 2
+  programs: Programs,
+  repeats: int = REPEATS,
+  warm_ups: int = 2,
+  ours: Collection[str] = (OURS,),
 ) -> dict[str, tuple[float, float]]:
   """Returns each program's (median seconds of a step, the step's FLOPs).
 
   Machines are noisy, so the programs run in turns; they share neither threads
-  nor memory, so each runs in its own process as its users see it: ours with the
-  memory pages of `train.main`. Raises ChildProcessError if a program fails.
+  nor memory, so each runs in its own process as its users see it: those of
+  `ours` with the memory pages of `train.main`. Raises ChildProcessError if a
+  program fails.
   """
   context = multiprocessing.get_context('spawn')
   ends, flops, processes = {}, {}, []
@@ -38,7 +42,7 @@ def step_times(
   try:
     for name, program in programs.items():
       ends[name], other_end = context.Pipe()
-      os.environ[huge_pages.VARIABLE] = huge_pages.VALUE * (name == OURS)
+      os.environ[huge_pages.VARIABLE] = huge_pages.VALUE * (name in ours)
       processes.append(
         context.Process(target=_serve, args=(other_end, program, warm_ups))
       )

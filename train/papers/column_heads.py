@@ -12,6 +12,7 @@ TASKS = {
   'coref_ontonotes': 'Coref',
   'glue': 'GLUE',
   'lcqmc': 'LCQMC',
+  'lm': 'LM',
   'mlm': 'LM',
   'mnli': 'MNLI',
   'mnli_matched': 'MNLI-m',

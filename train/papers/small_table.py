@@ -139,7 +139,7 @@ class Work(NamedTuple):
 
 def _digest(config: ConfigDict) -> str:
   """Returns what tells pre-trainings apart, but for their seeds."""
-  flat = settings.flatten(config)
+  flat = settings.counting(config)
   text = json.dumps([*sorted(flat.items())], default=str)
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -188,8 +188,10 @@ def score(run: Pretraining, objective: str) -> dict[str, Json]:
   """Returns the perplexity of the run's held-out text by an objective.
 
   A step with a learning rate of 0, by this objective, leaves the weights as
-  they are, and is then scored.
+  they are, and is then scored. Rows are never packed, so that all models are
+  scored on the same windows.
   """
+  from train.architectures import families
   from train.host import device
   from train.pretrain import job
   from train.run import training
@@ -202,6 +204,7 @@ def score(run: Pretraining, objective: str) -> dict[str, Json]:
       'train.objective': objective,
       'train.steps': 1,
       'init.weights': str(run.folder),
+      'data.packed': None,
     },
   )
   with tempfile.TemporaryDirectory() as folder:
@@ -209,13 +212,11 @@ def score(run: Pretraining, objective: str) -> dict[str, Json]:
     job.check_config(config)
     training.train(job.make(config, workdir), workdir, began=time.time())
     metrics = workdirs.read_results(workdir)['metrics']
+  name = families.objective_of(config).perplexities[objective]
   return {
     'task': objective,
     'runs': [
-      {
-        'seed': run.seed,
-        'metrics': {objective: metrics[f'eval/{objective}_perplexity']},
-      }
+      {'seed': run.seed, 'metrics': {objective: metrics[f'eval/{name}']}}
     ],
     'device': device.describe(),
     'revision': device.revision(),

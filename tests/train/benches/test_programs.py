@@ -41,6 +41,23 @@ def test_a_step_with_units_reads_marks():
   assert flops > 0 and np.isfinite(report['loss'])
 
 
+def test_a_recipe_has_the_batch_of_its_config(monkeypatch):
+  asked = []
+  monkeypatch.setattr(
+    programs, 'compiled_step', lambda *a: asked.append(a) or ()
+  )
+  monkeypatch.setattr(programs, '_training', lambda *a: a)
+  programs.recipe_step('gpt_mini:modern')
+  assert asked == [('gpt_mini:modern', 16, 256, {})]
+
+
+@pytest.mark.slow
+def test_a_recipe_trains():
+  run, flops = programs.recipe_step('bert_tiny:modern')
+  run()
+  assert flops > 0
+
+
 def test_a_text_has_a_vector(small_bert):
   run, _ = programs.embedding(
     weights=str(small_bert), sentences=['the', 'of the'], accelerator=False

@@ -25,7 +25,8 @@ PATIENCE, TIMEOUT = 120.0, 60.0
 _READER = 'roles/storage.legacyBucketReader'
 _WRITER = 'roles/storage.objectUser'
 _NEEDED = tuple(f'storage.objects.{may}' for may in ['create', 'delete', 'get'])
-_SET = re.compile('^hf:(?=gs:)')  # a data set of Hugging Face in a bucket
+# A data set of Hugging Face in a bucket, with the names of a part behind it.
+_SET = re.compile(r'^hf:(gs:(?://)?[^:]*).*')
 _SCHEME = re.compile(r'([A-Za-z][A-Za-z0-9+.-]*)://')
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET = re.compile(r'[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]')
@@ -96,7 +97,7 @@ def check_buckets(reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
 def _paths_in(values: Iterable[Any]) -> list[str]:
   """Returns the values that may be paths; ValueError for other places."""
   paths = [
-    _SET.sub('', os.fspath(value))
+    _SET.sub(r'\1', os.fspath(value))
     for value in values
     if isinstance(value, str | os.PathLike) and not isinstance(value, Text)
   ]

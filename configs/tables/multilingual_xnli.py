@@ -62,7 +62,8 @@ TABLE = base.Table(
       'DistilmBERT zero shot, cased',
       (78.2, 64.0, 69.1, 66.3, 59.1, 54.7),
       family='bert',
-      needs='distilbert/distilbert-base-multilingual-cased',
+      needs='DistilmBERT, such as'
+      ' distilbert/distilbert-base-multilingual-cased',
     ),
   ),
 )

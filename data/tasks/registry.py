@@ -185,6 +185,11 @@ def missing(task: examples.Task, source: str, splits: Sequence[str]) -> str:
       f'{source} has no {" or ".join(splits)} of {task.title}, expected one of'
       f' {list(task.tfds.splits)}'
     )
+  if files.is_named(source):
+    return (
+      f'{source}: found a data set of Hugging Face, expected a folder of the'
+      f' files of {task.title} ({task.url}); data sets are of task=own'
+    )
   root = epath.Path(source).expanduser()
   names = [name for split in splits for name in task.files.get(split, ())[:4]]
   folders = (root, *(root / name for name in task.folders))

@@ -215,7 +215,7 @@ def differs(model: bert.Bert) -> list[str]:
   """Returns the fields in which a model is not BERT's form, as name=value."""
   return [
     f'model.{name}={getattr(model, name)!r}'
-    for name in (*FORM, 'window', 'query_key_norm', 'tied')
+    for name in (*FORM, 'window', 'query_key_norm')
     if getattr(model, name) != getattr(bert.Bert, name)
   ]
 

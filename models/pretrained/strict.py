@@ -101,8 +101,8 @@ def tie(entries: dict[str, Entry], name: str, twin: str) -> None:
       array, copy.read(), equal_nan=True
     ):
       raise ValueError(
-        f'{twin} differs from {name}: here the softmax is tied to the tokens,'
-        ' train the model so or use it elsewhere'
+        f'{twin} differs from {name}, but the softmax is tied to the tokens:'
+        ' if it is not, set tie_word_embeddings to false in config.json'
       )
     return array
 

@@ -22,6 +22,7 @@ from train.params import opened
     ('gs:/books/a', 'gs:/books/a: expected gs://BUCKET/NAME'),
     ('gs:books', 'expected gs://BUCKET/NAME'),
     ('hf:gs:/books/a', 'gs:/books/a: expected gs://BUCKET/NAME'),
+    ('hf:gs://Bad:test', "gs://Bad: 'Bad' cannot be the name of a bucket"),
     ('gs://', 'gs://: expected gs://BUCKET/NAME'),
     ('gs:///a', 'expected gs://BUCKET/NAME'),
     ('gs://Books/a', "'Books' cannot be the name of a bucket"),

@@ -224,7 +224,7 @@ class Architecture(NamedTuple):
   frame: Callable[[Tokenizer], Frame] = lambda _: ([], [])
   text_inputs: Callable[..., tuple[jax.Array, ...]] = lambda *inputs: inputs
   reads_both_ways: Callable[[nn.Module], bool] = lambda model: False
-  usual_mfu: float = 0.4  # BERT and GPT: mostly 0.35 to 0.65
+  usual_mfu: float = 0.4  # of BERT and GPT; results/preflight.md
 
   def __hash__(self) -> int:
     # jax.jit takes it as a static argument.

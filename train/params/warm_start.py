@@ -182,7 +182,7 @@ def overrides(name: str, model: nn.Module) -> list[str]:
 
   Those of a form that is BERT's own are left out.
   """
-  form = dict(base.form())
+  form = {**base.form(), 'tied': True}
   keys = {
     f'model.{key}': value
     for key, value in module_settings(name, model).items()

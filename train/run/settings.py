@@ -92,6 +92,7 @@ NUMBERS = {
 # The values of a key in configs that were written before it.
 BEFORE = {
   'model.dropout_rate': 0.0,  # of nnlm
+  'model.tied': True,
   'optim.decay_share': 0.2,
   'objective.first_mask_rate': None,
   **{f'model.{key}': value for key, value in base.form().items()},
@@ -290,19 +291,23 @@ def _as_json(flat: FlatConfig) -> str:
   return json.dumps(nested, indent=2, sort_keys=True)
 
 
-def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
-  """Returns runs/<config>-<8 hex of the resolved config>.
+def counting(config: ml_collections.ConfigDict) -> FlatConfig:
+  """Returns the keys that tell runs apart, key -> value.
 
   A key that is newer than other configs counts only with a value that they do
   not mean: a run is found again by a version with new keys.
   """
-  stem = pathlib.Path(name.partition(':')[0]).stem
-  counting = {
+  return {
     key: value
     for key, value in flatten(config).items()
     if key not in BEFORE or value != BEFORE[key]
   }
-  digest = hashlib.sha256(_as_json(counting).encode()).hexdigest()
+
+
+def default_workdir(name: str, config: ml_collections.ConfigDict) -> str:
+  """Returns runs/<config>-<8 hex of the resolved config>."""
+  stem = pathlib.Path(name.partition(':')[0]).stem
+  digest = hashlib.sha256(_as_json(counting(config)).encode()).hexdigest()
   return f'runs/{stem}-{digest[:8]}'
 
 

@@ -125,7 +125,7 @@ def differing_keys(
 
 
 def _resolve(path: str | None) -> str | None:
-  if path is None or storage.is_remote(path) or files.is_named(path):
+  if path is None or files.is_named(path) or storage.is_remote(path):
     return path
   return str(epath.Path(path).expanduser().resolve())
 

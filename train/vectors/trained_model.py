@@ -5,6 +5,7 @@ vectors' width, 2 P of an ELMo.
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import jax
@@ -138,20 +139,27 @@ class TrainedModel:
       without types. Of an ELMo the characters of words int32 [B, T, 50] and the
       lengths of rows int32 [B].
 
+    A prompt that stands in a folder of sentence-transformers is not added.
+
     Raises:
-      ValueError: if a text has more tokens than the model has positions.
+      ValueError: if a text has more tokens than the model has positions, or
+        none, or there is no text.
     """
+    if isinstance(texts, str) or not texts:
+      raise ValueError(f'texts is {texts!r}, expected a list of texts')
     if self.reads_words:
       return _character_inputs(texts)
     begin, end = self.family.frame(self.tokenizer)
     rows = [[*begin, *ids, *end] for ids in self.encode(texts)]
+    most = self.model.max_length
+    for i, row in enumerate(rows):
+      if not 0 < len(row) <= most:
+        raise ValueError(
+          f'text {i} (from 0) has {len(row):,} tokens with those around it,'
+          f' expected 1 to {most:,}, the positions of the model; `vectors`'
+          ' reads longer texts in parts'
+        )
     length = max(map(len, rows))
-    if length > self.model.max_length:
-      raise ValueError(
-        f'a text has {length:,} tokens with those around it, expected at most'
-        f' {self.model.max_length:,}, the positions of the model; `vectors`'
-        ' reads longer texts in parts'
-      )
     tokens_BT, lengths_B = length_batches.pad(rows, len(rows), length)
     places_BT = np.broadcast_to(
       np.arange(length, dtype=np.int32), tokens_BT.shape
@@ -301,7 +309,8 @@ def _character_inputs(texts: Sequence[str]) -> tuple[jax.Array, jax.Array]:
   rows = [[begin, *split(text), end] for text in texts]
   lengths = [len(row) for row in rows]
   padded = [row + [''] * (max(lengths) - len(row)) for row in rows]
-  ids, _ = characters.encode_words(sum(padded, []))
+  words = list(itertools.chain.from_iterable(padded))
+  ids, _ = characters.encode_words(words)
   ids_BTC = jnp.asarray(ids.reshape(len(rows), max(lengths), -1), jnp.int32)
   return ids_BTC, jnp.asarray(lengths, jnp.int32)
 

@@ -64,6 +64,8 @@ def test_missing_files_are_told_with_what_is_there(tmp_path):
   assert 'It has files of stsb, squad1' in message
   with pytest.raises(FileNotFoundError, match='There is no folder /nowhere'):
     registry.load(registry.find('squad2'), '/nowhere', 'dev')
+  named = registry.missing(glue.SST2, 'hf:gs://bucket/set', ['train'])
+  assert named.startswith('hf:gs://bucket/set: found a data set of Hugging Fac')
 
 
 def test_unknown_names_are_told_with_the_nearest():

@@ -100,17 +100,25 @@ def test_masks_fall_and_scores_have_the_last_share(config, small_store):
   assert scored['mlm_weights'].shape[1] < 8
 
 
-def test_transformers_opens_an_export(torch, trained, tmp_path):
+@pytest.mark.parametrize('tied', [True, False])
+def test_transformers_opens_an_export(
+  torch, trained, config, tied, one_device, tmp_path
+):
   import transformers
 
-  folders.export(trained[0], tmp_path / 'out')
+  run, _ = trained
+  if not tied:
+    run = tmp_path / 'untied'
+    runs.train(settings.with_overrides(config, {'model.tied': False}), run)
+  folders.export(run, tmp_path / 'out')
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(
     tmp_path / 'out', attn_implementation='eager'
   ).eval()
   assert type(theirs).__name__ == 'ModernBertForMaskedLM'
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
   encoded = tokenizer(['a function of two strings'], return_tensors='pt')
-  found = opened.open_weights(trained[0])
+  found = opened.open_weights(run)
+  assert found.model.tied == tied
   ids = np.asarray(encoded['input_ids'])
   assert ids[0, 1:-1].tolist() == found.encode(['a function of two strings'])[0]
   places = np.arange(ids.shape[1])[None]

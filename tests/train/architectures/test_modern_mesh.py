@@ -19,8 +19,11 @@ SIZES = {'data': 2, 'fsdp': 2, 'tensor': 2}
 
 
 @pytest.mark.slow
-def test_a_mesh_changes_nothing(small_config, tmp_path):
-  config = settings.with_overrides(small_config(), CHANGES)
+@pytest.mark.parametrize('tied', [True, False])
+def test_a_mesh_changes_nothing(small_config, tied, tmp_path):
+  config = settings.with_overrides(
+    small_config(), CHANGES | {'model.tied': tied}
+  )
   expected = runs.train(config, tmp_path / 'data')['metrics']
   sizes = {f'mesh.{name}': size for name, size in SIZES.items()}
   sharded = settings.with_overrides(config, sizes)

@@ -576,6 +576,7 @@ def test_default_workdir_depends_on_every_value():
 def test_a_new_key_with_its_old_meaning_leaves_the_default_workdir(monkeypatch):
   config = settings.load_config('bert_tiny')
   name = settings.default_workdir('bert_tiny', config)
+  assert config.model.tied and 'model.tied' not in settings.counting(config)
   newer = config.copy_and_resolve_references().unlock()
   newer.data.newer = 'as before'
   monkeypatch.setitem(settings.BEFORE, 'data.newer', 'as before')

@@ -164,6 +164,10 @@ def test_when_two_configs_are_the_same(tmp_path, monkeypatch):
   assert not task_plan.differing_keys(old, same | {'train.platform': 'tpu'})
   assert not task_plan.differing_keys(old, old | {'train.plateau': None})
   assert task_plan.differing_keys(old, old | {'train.plateau': 0})
+  hub = {'init.weights': 'hf://org/bert'}
+  assert task_plan.differing_keys(old, old | hub) == {
+    'init.weights': ('gs://bucket/w', 'hf://org/bert')
+  }
   # It decides which model is the best.
   assert task_plan.differing_keys(old, old | {'train.eval_every': 8}) == {
     'train.eval_every': (4, 8)

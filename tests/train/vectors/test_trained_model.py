@@ -94,8 +94,13 @@ def check_inputs(folder):
   ):
     rows = hidden_TD[mask_T][begin : mask_T.sum() - end]
     np.testing.assert_allclose(rows, expected.array, rtol=0, atol=1e-5)
-  with pytest.raises(ValueError, match='expected at most 64, the positions'):
+  with pytest.raises(
+    ValueError, match=r'text 1 \(from 0\) has .* 1 to 64, the pos'
+  ):
     model.inputs(['The yield', TEXT * 20])
+  for wrong in ('The yield', []):
+    with pytest.raises(ValueError, match='expected a list of texts'):
+      model.inputs(wrong)
 
 
 def test_inputs_of_a_gpt(published):

@@ -1,7 +1,7 @@
 r"""What the modern recipe gives a BERT of 4 layers of 256 for its minutes.
 
 The recipe of 2018 reads 10 M tokens. The modern one has the same minutes on one
-core, or a third of them: a step of it takes 1.3 times as long
+core, or a third of them: a step of it takes 1.22 times as long
 (results/bench_recipes_cpu.json).
 
   python -m train.tables --table small/modern_bert_mini --data sets
@@ -15,7 +15,7 @@ OLD, MODERN = '2018', 'modern, the same minutes'
 THIRD = 'modern, a third of the minutes'
 STEPS = 2_441  # of 4,096 tokens
 SHORTER = {'optim.warmup_steps': 100}  # a third of the config's
-OF_STEP = 1.3  # seconds of a modern step over those of one of 2018's
+OF_STEP = 1.22  # seconds of a modern step over those of one of 2018's
 
 
 def _row(

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,13 +59,13 @@ def is_named(name: str) -> bool:
   return name.startswith(languages.HUGGING_FACE)
 
 
-def path_of(name: str) -> epath.Path:
+def path_of(name: str | os.PathLike) -> epath.Path:
   """Returns a path, or hf:NAME as one.
 
   epath takes hf:gs:// for the address of an unknown place. As a path the name
   has one slash there, and `languages.named_parts` knows it.
   """
-  return epath.Path(name.replace('hf:gs://', 'hf:gs:/', 1))
+  return epath.Path(os.fspath(name).replace('hf:gs://', 'hf:gs:/', 1))
 
 
 def has_lists(file: epath.Path) -> bool:

@@ -17,6 +17,7 @@ from configs import ablation
 from configs.tables import base, small
 from configs.tables.base import Contrast
 from configs.tables.small_bert_sizes import PERPLEXITY
+from data.store import build
 from data.tasks import registry
 from data.text import languages
 from train.papers import (
@@ -210,6 +211,27 @@ def test_a_score_by_its_own_objective_is_that_of_the_run(
   assert ours == pytest.approx(metrics['eval/mlm_perplexity'], rel=1e-6)
   ours, metrics = found['bert']
   assert ours != pytest.approx(metrics['eval/mlm_perplexity'], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_gpt_in_packed_rows_is_scored_on_the_windows_of_others(tmp_path):
+  store = tmp_path / 'store'
+  build.ensure_store('manual', 'train:bpe:500', store, progress=False)
+  changes = {
+    'data.tokenizer': 'train:bpe:500',
+    'train.phases': ((3, 32, 8, 'continue'),),
+    'model.max_length': 32,
+    'eval.max_windows': 1_000_000,
+    'optim.warmup_steps': 1,
+    'train.platform': 'cpu',
+  }
+  run = small_table.Pretraining(
+    'gpt_tiny:modern', changes, 0, tmp_path / 'run', epath.Path(store)
+  )
+  training.train(job.make(run.resolve(), run.folder), run.folder, began=0.0)
+  (scored,) = small_table.score(run, 'lm')['runs']
+  expected = run.results['metrics']['eval/perplexity']
+  assert scored['metrics']['lm'] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_pre_training_is_judged_before_the_next(make, done, tmp_path):

@@ -33,6 +33,8 @@ NAMES = {  # parameter -> TensorFlow's name
   'mlm/layer_norm/scale': 'cls/predictions/transform/LayerNorm/gamma',
   'mlm/layer_norm/bias': 'cls/predictions/transform/LayerNorm/beta',
   'mlm/bias': 'cls/predictions/output_bias',
+  # Of a softmax of its own table, which Hugging Face's files alone may have.
+  'mlm/table/embedding': 'cls/predictions/decoder/output_weights',
   'nsp/kernel': 'cls/seq_relationship/output_weights',
   'nsp/bias': 'cls/seq_relationship/output_bias',
   # Of fine-tuned models; classifiers of texts and of tokens share their names.
@@ -43,7 +45,7 @@ NAMES = {  # parameter -> TensorFlow's name
   'span_classifier/kernel': 'cls/squad/output_weights',
   'span_classifier/bias': 'cls/squad/output_bias',
 }
-TABLES = tuple(NAMES)[:3]
+TABLES = (*tuple(NAMES)[:3], 'mlm/table/embedding')
 # Names in a layer, below bert/encoder/layer_0 and so on; stacked here.
 LAYER_NAMES = {
   'layers/attention/out/kernel': 'attention/output/dense/kernel',
@@ -72,9 +74,10 @@ HUGGING_FACE_PARTS = (
 PREFIX = 'bert.'  # before the encoder's names in most of Hugging Face's files
 # Parts of names in early files -> today's.
 OLD_PARTS = {'Norm.gamma': 'Norm.weight', 'Norm.beta': 'Norm.bias'}
+BIAS, ITS_TWIN = 'cls.predictions.bias', 'cls.predictions.decoder.bias'
 TWINS = {  # array -> its second name in some files
   'embeddings.word_embeddings.weight': 'cls.predictions.decoder.weight',
-  'cls.predictions.bias': 'cls.predictions.decoder.bias',
+  BIAS: ITS_TWIN,
 }
 BUFFERS = 'position_ids'  # 0, 1, 2 ..., saved by old versions
 # Prefixes of known names; other heads are set aside.
@@ -149,13 +152,21 @@ def from_hugging_face(
     return name if name.startswith(HUGGING_FACE_PLACES) else None
 
   renamed, set_aside, problems = strict.rename(entries, name_of)
-  has_softmax = any(name.startswith('cls.predictions.') for name in renamed)
-  for name, twin in TWINS.items():
-    strict.tie(renamed, name, twin)
-  if has_softmax and config.get('tie_word_embeddings') is False:
-    problems.append('tie_word_embeddings is False, only True is known here')
+  is_tied = config.get('tie_word_embeddings') is not False
+  if is_tied:
+    for name, twin in TWINS.items():
+      strict.tie(renamed, name, twin)
+  elif ITS_TWIN in renamed:  # the classes compute with it alone
+    renamed[BIAS] = renamed.pop(ITS_TWIN)
   weights = Weights(folder, 'Hugging Face', 'bert', set_aside=set_aside)
-  return _open(weights, config, renamed, problems, num_token_types)
+  return _open(
+    weights,
+    config,
+    renamed,
+    problems,
+    num_token_types=num_token_types,
+    is_tied=is_tied,
+  )
 
 
 def from_tensorflow(
@@ -214,6 +225,8 @@ def to_hugging_face(
   if not model.num_token_types:  # the classes have a table: of one row, 0
     name = _hugging_face_name(NAMES['embeddings/token_types'])
     arrays[name] = np.zeros((1, model.embed_dim), np.float32)
+  if 'mlm' in heads and not model.tied:
+    arrays[ITS_TWIN] = arrays[BIAS]
   if not heads:
     return classes[heads], arrays
   encoder = ('embeddings.', 'encoder.', 'pooler.')
@@ -228,7 +241,9 @@ def to_config(model: bert.Bert) -> dict[str, Any]:
   gelus = {form: name for name, form in reversed(GELU.items())}
   sizes = {key: getattr(model, field) for key, (field, _) in FIELDS.items()}
   sizes['type_vocab_size'] = max(sizes['type_vocab_size'], 1)
-  return {'model_type': 'bert', 'hidden_act': gelus[model.gelu]} | sizes
+  tying = {} if model.tied else {'tie_word_embeddings': False}
+  kind = {'model_type': 'bert', 'hidden_act': gelus[model.gelu]}
+  return kind | sizes | tying
 
 
 def _open(
@@ -236,7 +251,9 @@ def _open(
   config: Mapping[str, Any],
   entries: Mapping[str, Entry],
   problems: list[str],
+  *,
   num_token_types: int | None = None,
+  is_tied: bool = True,
 ) -> Weights:
   """Adds the model of a config, with the heads that the arrays have."""
   outputs_first = weights.kind == 'Hugging Face'
@@ -270,7 +287,8 @@ def _open(
   if fields is not None:
     if num_token_types is not None:
       fields['num_token_types'] = num_token_types
-    model = bert.Bert(heads=tuple(heads), **fields)
+    is_tied |= 'mlm' not in heads
+    model = bert.Bert(heads=tuple(heads), tied=is_tied, **fields)
     for head in extra:
       K, *_ = *entry_of(f'{head}/kernel').shape, 1
       for name, shape in (('kernel', (model.embed_dim, K)), ('bias', (K,))):

@@ -48,11 +48,6 @@ def write_folder(
         f'the model has {", ".join(changed)}, between BERT and ModernBERT: no'
         ' class of Hugging Face computes it'
       )
-    if format_ is pretrained_bert and 'mlm' in model.heads and not model.tied:
-      raise ValueError(
-        'the model has a softmax of its own table (model.tied=False), which is'
-        ' written for a ModernBERT only: leave out its head'
-      )
     if format_ is pretrained_bert and as_roberta:
       format_ = as_roberta
   elif isinstance(model, gpt.Gpt):

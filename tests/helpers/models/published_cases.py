@@ -56,16 +56,16 @@ def draw(model, extra=None):
   params = {}
   for path, shape in shapes.items():
     leaf = 0.3 * rng.normal(size=shape).astype(np.float32)
-    if path in ('embeddings/tokens/embedding', 'mlm/bias'):
+    if path in weights.VOCABULARY:
       leaf[model.vocab_size :] = 0
     strict.put(params, path.split('/'), leaf)
   return params
 
 
-def make_bert(name):
+def make_bert(name, **fields):
   """The model of a class, and its parameters."""
   heads, extra = BERT_CLASSES[name]
-  model = bert.Bert(**BERT, heads=heads)
+  model = bert.Bert(**BERT, heads=heads, **fields)
   return model, draw(model, extra)
 
 

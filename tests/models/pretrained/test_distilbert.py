@@ -60,15 +60,18 @@ def theirs(torch, model):
   )
 
 
-@pytest.mark.parametrize('activation', ['gelu', 'relu'])
-def test_a_masked_model_is_equal(torch, activation, tmp_path):
+@pytest.mark.parametrize(
+  ('activation', 'tied'), [('gelu', True), ('relu', True), ('gelu', False)]
+)
+def test_a_masked_model_is_equal(torch, activation, tied, tmp_path):
   import transformers
 
-  model = make(torch, 'ForMaskedLM', activation=activation)
+  options = {'activation': activation, 'tie_word_embeddings': tied}
+  model = make(torch, 'ForMaskedLM', **options)
   model.save_pretrained(tmp_path / 'there')
   weights = published.open_folder(tmp_path / 'there')
   weights.check_problems()
-  assert weights.model.heads == ('mlm',)
+  assert weights.model.heads == ('mlm',) and weights.model.tied == tied
   _, mask = rows()
   expected = theirs(torch, model).logits.detach().numpy()[mask]
   found = np.asarray(run(weights)['mlm_logits'])[mask][:, :VOCAB_SIZE]

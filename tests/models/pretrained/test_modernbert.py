@@ -2,12 +2,10 @@
 
 import json
 
-import bert_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 
 from models.pretrained import hugging_face, published
 
@@ -337,24 +335,6 @@ def test_a_model_without_windows_is_written(torch, tmp_path):
   # A window would change what it computes.
   narrow = run(weights.model, params, tokens, tokens >= 0)['mlm_logits']
   assert np.abs(narrow - ours).max() > 1e-2
-
-
-def test_a_softmax_of_its_own_table_is_written_for_a_modernbert_alone(tmp_path):
-  model = bert_cases.make_model(tied=False)
-  inputs, options = model.example_inputs()
-  shapes = jax.eval_shape(
-    lambda *inputs: model.init(jax.random.key(0), *inputs, **options), *inputs
-  )
-  params = jax.tree.map(
-    lambda leaf: np.zeros(leaf.shape), meta.unbox(shapes)['params']
-  )
-  with pytest.raises(ValueError, match=r'own table \(model.tied=False\)'):
-    hugging_face.write_folder(tmp_path / 'here', model, params)
-  assert not (tmp_path / 'here').exists()
-  del params['mlm']
-  del params['nsp']
-  encoder = model.clone(heads=('pooler',))
-  hugging_face.write_folder(tmp_path / 'here', encoder, params)
 
 
 def test_a_form_between_is_not_written(torch, tmp_path):

@@ -81,8 +81,10 @@ def write_again(weights, folder, form=FORM, config=None):
   return published.open_folder(folder)
 
 
-@pytest.mark.parametrize('pad', [PAD, 0])
-def test_a_masked_model_is_equal(torch, pad, tmp_path):
+@pytest.mark.parametrize(
+  ('pad', 'tied'), [(PAD, True), (0, True), (PAD, False)]
+)
+def test_a_masked_model_is_equal(torch, pad, tied, tmp_path):
   """Also with another padding symbol, so with other rows of positions."""
   import transformers
 
@@ -91,11 +93,13 @@ def test_a_masked_model_is_equal(torch, pad, tmp_path):
     'ForMaskedLM',
     pad_token_id=pad,
     max_position_embeddings=LENGTH + pad + 1,
+    tie_word_embeddings=tied,
   )
   model.save_pretrained(tmp_path / 'there')
   weights = published.open_folder(tmp_path / 'there')
   weights.check_problems()
   assert weights.model.heads == ('mlm',) and not weights.set_aside
+  assert weights.model.tied == tied
   assert weights.model.max_length == LENGTH
   assert weights.model.layer_norm_epsilon == 1e-5
   expected = theirs(torch, model, pad, output_hidden_states=True)
@@ -222,7 +226,7 @@ def test_an_older_file_has_a_pooler_that_nothing_computes_with(torch, tmp_path):
     ({'hidden_size': 30}, 'hidden_size is 30, expected a multiple'),
     ({'position_embedding_type': 'relative_key'}, 'position_embedding_type is'),
     ({'is_decoder': True}, 'is_decoder is True'),
-    ({'tie_word_embeddings': False}, 'tie_word_embeddings is False'),
+    ({'tie_word_embeddings': False}, r'missing: lm_head\.decoder\.weight'),
     ({'model_type': 'xlm-roberta'}, "model_type is 'xlm-roberta', expected"),
   ],
 )

@@ -214,6 +214,7 @@ class Table:
     maker: a module of `train.papers` that makes the table in a way of its own;
       empty: its cells are fine-tunings or figures of pre-trainings.
     pretrainings: number of pre-trainings of a row, where the table runs them.
+    texts: names of the texts that they read, of `train.papers.small_table`.
     contrasts: the arguments that such a table tries.
   """
 
@@ -233,6 +234,7 @@ class Table:
   reference: str = ''
   maker: str = ''
   pretrainings: int = 2
+  texts: tuple[str, ...] = ('novels', 'wikitext-2')
   contrasts: tuple[Contrast, ...] = ()
 
   @property

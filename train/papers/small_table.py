@@ -42,10 +42,10 @@ from train.run.settings import FlatConfig
 
 # Of the command that it takes.
 OPTIONS = ('data', 'only', 'seeds', 'rerun', 'run', 'dry_run')
-BOOKS, WIKI = 'novels', 'wikitext-2'  # folders below --data
-TEXT = (
-  f'en={{data}}/{BOOKS}/*.txt,en=wikitext:{{data}}/{WIKI}/wiki.train.tokens'
-)
+TEXTS = {  # folder below --data -> its source, and what it holds
+  'novels': ('en={folder}/*.txt', 'books, each a .txt'),
+  'wikitext-2': ('en=wikitext:{folder}/wiki.train.tokens', 'WikiText-2'),
+}
 PAIRS_LIMIT = 100  # of each paradigm
 
 
@@ -241,7 +241,7 @@ def make(
   """Runs what is missing, and writes OUT/TABLE.md, .tex, .png and .json.
 
   `only` are cells, each 'ROW', 'COLUMN', its task or 'ROW,COLUMN'. `data` is a
-  folder of the labelled sets, and of the folders novels, wikitext-2 and blimp.
+  folder of the labelled sets, and of blimp and the table's `texts`.
   `seeds` are the fine-tunings of a pre-training and column. `dry_run` prints
   the commands of what is missing, and what it takes. Returns whether all runs
   succeeded.
@@ -318,6 +318,9 @@ class SmallTable:
     }
     self._objectives = {column.held_out for column in table.columns}
     place = out / 'pretraining'
+    # Tables share pre-trainings of the same text.
+    is_shared = table.texts == Table.texts
+    prefix = '' if is_shared else f'{"_".join(table.texts)}_'
     self.lines: dict[str, TrainedLine] = {}
     # Folder of a pre-training -> the first of its rows.
     self._firsts: dict[epath.Path, str] = {}
@@ -327,8 +330,9 @@ class SmallTable:
       config = settings.with_overrides(
         settings.load_config(row.pretraining), row.changes
       )
-      store = place / f'store_{table_rows.slug(config.data.tokenizer)}'
-      stem = f'{config.model.name}_{_digest(config)}'
+      vocabulary = table_rows.slug(config.data.tokenizer)
+      store = place / f'store_{prefix}{vocabulary}'
+      stem = f'{config.model.name}_{prefix}{_digest(config)}'
       for seed in range(table.pretrainings):
         name = f'{row.name}, seed {seed}'
         folder = place / f'{stem}_seed_{seed}'
@@ -418,7 +422,7 @@ class SmallTable:
 
   def tell(self, plan: Missing) -> None:
     """Prints the commands of what is missing, and what it takes."""
-    text = TEXT.format(data=self._data or 'DATA')
+    text = self._source
     of_stores = {each.store: each for each in plan.pretrainings}
     for store, one in of_stores.items():
       if not folders.is_store(store):
@@ -511,9 +515,9 @@ class SmallTable:
     from train.host import device
 
     device.enable_compilation_cache()
-    for name in (BOOKS, WIKI) if plan.pretrainings else ():
+    for name in self.table.texts if plan.pretrainings else ():
       self._find(name)
-    text = TEXT.format(data=self._data)
+    text = self._source
     pairs = {
       name: self._find(name)
       for _, names in plan.asked
@@ -589,13 +593,22 @@ class SmallTable:
   def _pretraining(self, run: Run) -> Pretraining:
     return self.lines[run.line.name].pretraining
 
+  @property
+  def _source(self) -> str:
+    """The text to pre-train on, as `data.source`."""
+    data = self._data or 'DATA'
+    return ','.join(
+      TEXTS[name][0].format(folder=f'{data}/{name}')
+      for name in self.table.texts
+    )
+
   def _find(self, name: str) -> epath.Path:
     """Returns a folder below --data."""
     if self._data is None:
+      held = [f'DIR/{each} holds {TEXTS[each][1]}' for each in self.table.texts]
       raise ValueError(
-        f'{self.table.id} needs --data DIR, where DIR/{BOOKS} holds books,'
-        f' each a .txt, and DIR/{WIKI} WikiText-2 to pre-train on, and other'
-        ' folders of it the tasks'
+        f'{self.table.id} needs --data DIR, where {", ".join(held)}, to'
+        ' pre-train on, and other folders of it the tasks'
       )
     place = epath.Path(self._data) / name
     if not place.is_dir():

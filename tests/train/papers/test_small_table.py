@@ -533,6 +533,19 @@ def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
   assert 'hours, by the runs that are finished.' in err
 
 
+def test_pre_trainings_of_another_text_are_others(make, capsys):
+  make()
+  capsys.readouterr()
+  assert make(dataclasses.replace(TABLE, texts=('novels',)), dry_run=True)
+  prepared, *trained = capsys.readouterr().out.splitlines()[:7]
+  (source,) = languages.paths(prepared.split("'")[1])
+  assert source.endswith('sets/novels/*.txt')
+  store = prepared.split()[-1]
+  assert store.endswith('/store_novels_train_wordpiece_8000')
+  assert all(f'--config.data.folder={store} ' in each for each in trained)
+  assert all('/pretraining/bert_novels_' in each for each in trained)
+
+
 def hours_of(make, capsys, **options):
   capsys.readouterr()
   make(dry_run=True, **options)

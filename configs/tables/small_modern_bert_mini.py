@@ -15,8 +15,8 @@ OLD, MODERN = '2018', 'modern, the same minutes'
 THIRD = 'modern, a third of the minutes'
 STEPS = 2_441  # of 4,096 tokens
 SHORTER = {'optim.warmup_steps': 100}  # a third of the config's
-# Of fine-tuning: on SciTail, which judges no row, better than 1e-4 for the first
-# row, and than 1e-3 for the second (results/README.md).
+# Of fine-tuning. On SciTail, which judges no row, it is better than 1e-4 for
+# the first row, and than 1e-3 for the second (results/README.md).
 RATE = {'optim.learning_rate': 3e-4}
 OF_STEP = 1.22  # seconds of a modern step over those of one of 2018's
 
@@ -42,9 +42,9 @@ TABLE = base.Table(
   notes=(
     'Every row is pre-trained by this table on the same books, and fine-tuned'
     ' once by one recipe at one rate, the best of those tried on SciTail, which'
-    ' judges no row. There is no WikiText-2 among the books: with it, the recipe of'
-    ' 2018 learns hardly more than the frequencies of words in 10 M tokens'
-    ' (one seed: perplexity 373).',
+    ' judges no row. There is no WikiText-2 among the books: with it, the'
+    ' recipe of 2018 learns hardly more than the frequencies of words in 10 M'
+    ' tokens (one seed: perplexity 373).',
     *small.NOTES[1:],
     'The perplexity is that of masked tokens of the same held-out windows, 15 %'
     ' of which are hidden by the same draws, without next sentences.',

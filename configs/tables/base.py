@@ -214,7 +214,8 @@ class Table:
     maker: a module of `train.papers` that makes the table in a way of its own;
       empty: its cells are fine-tunings or figures of pre-trainings.
     pretrainings: number of pre-trainings of a row, where the table runs them.
-    texts: names of the texts that they read, of `train.papers.small_table`.
+    texts: folders of the text that they read, of TEXTS in
+      `train.papers.small_table`.
     contrasts: the arguments that such a table tries.
   """
 

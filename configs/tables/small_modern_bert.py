@@ -5,7 +5,8 @@ to the first alone, and left out of the second. 1,000 steps each:
 
   python -m train.tables --table small/modern_bert --data sets
 
-Nothing is fine-tuned: no rate of fine-tuning suits all of these forms.
+Nothing is fine-tuned: a rate that suits the modern form can destroy that of
+2018 (results/README.md).
 """
 
 from collections.abc import Mapping

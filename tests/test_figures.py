@@ -133,11 +133,11 @@ def expected():
       bert,
       show('bert_tiny', unigram),
     ),
-    'bert_mini:modern on novels, the same minutes, masked tokens': (
+    'bert_mini:modern on novels, the same minutes, masked tokens (1 seed)': (
       [mini('modern, the same minutes (ours)')],
       [mini('2018 (ours)'), '10'],
     ),
-    'the same in a third of the minutes': (
+    'the same in a third of the minutes (1 seed)': (
       [mini('modern, a third of the minutes (ours)')],
       [mini('2018 (ours)')],
     ),
@@ -148,7 +148,7 @@ def expected():
       show('gpt_tiny_modern', 'runs 0 metrics eval/perplexity', digits=1),
       show('gpt_tiny', gpt[0]),
     ),
-    'gpt_mini:modern on novels and WikiText-2, half of the minutes': (
+    'gpt_mini:modern on novels and WikiText-2, half of the minutes (1 seed)': (
       [half('modern, half of the minutes (ours)')],
       [half('2018 (ours)'), '10'],
     ),

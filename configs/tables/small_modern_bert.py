@@ -64,7 +64,7 @@ UNUSED: dict[str, dict[str, Any]] = {
 
 def _row(name: str, config: str, changes: Mapping[str, Any]) -> base.Row:
   return small.row(
-    name, ('',) * 2, f'ablation:bert,{config}', changes={**STEPS, **changes}
+    name, ('',), f'ablation:bert,{config}', changes={**STEPS, **changes}
   )
 
 
@@ -84,7 +84,7 @@ TABLE = base.Table(
   id='small/modern_bert',
   title='What is known of BERT since 2018, part by part, at a small size',
   source='ours; no published figures',
-  columns=(PERPLEXITY, small.BLIMP),
+  columns=(PERPLEXITY,),
   maker='small_table',
   notes=(
     'Every row is pre-trained by this table on the same books and articles of'

@@ -48,7 +48,7 @@ def test_the_tasks_on_which_pre_training_is_above_are_counted():
 def test_tables_of_trained_rows_alone_say_nothing_of_it(name):
   table = table_rows.load_table(name)
   differences = [
-    contrasts.Difference(contrast, table.columns[1].name, None, ABOVE, 1.0, 4)
+    contrasts.Difference(contrast, table.columns[-1].name, None, ABOVE, 1.0, 4)
     for contrast in table.contrasts
   ]
   lists = dict(make_page(table, differences).lists)

@@ -55,7 +55,6 @@ _MODERN = {
   'model.dropout_rate': 0.0,
   'model.attention_dropout_rate': 0.0,
   'optim.name': 'muon',
-  'optim.schedule': 'wsd',
   'optim.beta2': 0.98,
   'optim.epsilon': 1e-8,
 }
@@ -67,7 +66,10 @@ MODERN = _MODERN | {
   'init.self_score': 0.0,
 }
 # The same of a GPT, whose packed rows have the windows of rows of their own.
-MODERN_GPT = _MODERN | {'data.packed': 'documents'}
+MODERN_GPT = _MODERN | {
+  'data.packed': 'documents',
+  'optim.schedule': 'wsd',
+}
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.
 GPT = {

@@ -75,6 +75,7 @@ def _bert(words: Sequence[str]) -> ml_collections.ConfigDict:
         'train.objective', objective
       )
     config.train.objective = objective
+    config.data.packed = None
     config.model.window = 0
     config.objective.first_mask_rate = None
   config.optim.learning_rate = 1e-2

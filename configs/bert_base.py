@@ -58,7 +58,6 @@ def get_config(
       (63_000, 128, 4_096, 'continue'),
       (7_000, 1_024, 512, 'continue'),
     )
-    config.data.packed = 'documents'
     config.model.max_length = 1_024
     config.train.micro_batches = 8
     config.optim.learning_rate = 5e-4

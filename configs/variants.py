@@ -43,10 +43,11 @@ BERT_UNITS = {
   'span': {'objective.unit': 'span'},
 }
 MASKING = 'mask='
-# A BERT by what is known since (Warner et al. 2024, "Smarter, Better, Faster,
-# Longer", sections 2 and 3): the layers' form, no next sentences, no dropout,
-# twice as many masks at first. Matrices are updated by Muon.
-_MODERN = {
+# What is known since (Warner et al. 2024, "Smarter, Better, Faster, Longer",
+# sections 2 and 3). Of a GPT: the layers' form, rows of whole documents, no
+# dropout, matrices that are updated by Muon. Of a BERT also windows, no next
+# sentences and twice as many masks at first.
+MODERN_GPT = {
   'model.norm': 'pre',
   'model.biases': False,
   'model.gated': True,
@@ -54,21 +55,18 @@ _MODERN = {
   'model.positions': 'rotary',
   'model.dropout_rate': 0.0,
   'model.attention_dropout_rate': 0.0,
+  'data.packed': 'documents',
   'optim.name': 'muon',
+  'optim.schedule': 'linear',
   'optim.beta2': 0.98,
   'optim.epsilon': 1e-8,
 }
-MODERN = _MODERN | {
+MODERN = MODERN_GPT | {
   'model.num_token_types': 0,
   'model.window': 64,
   'train.objective': 'mlm',
   'objective.first_mask_rate': 0.3,
   'init.self_score': 0.0,
-}
-# The same of a GPT, whose packed rows have the windows of rows of their own.
-MODERN_GPT = _MODERN | {
-  'data.packed': 'documents',
-  'optim.schedule': 'wsd',
 }
 
 # Radford et al. 2018, section 4.1; tiny and mini as the BERTs of these names.

@@ -260,7 +260,12 @@ def test_a_pre_training_keeps_the_pooling_of_its_weights(
 
 def test_next_sentences_are_not_learnt_from_another_pooling(by_mean, config):
   other = settings.with_overrides(
-    config, {'init.weights': str(by_mean), 'train.objective': 'bert'}
+    config,
+    {
+      'init.weights': str(by_mean),
+      'train.objective': 'bert',
+      'data.packed': None,
+    },
   )
   with pytest.raises(
     ValueError,

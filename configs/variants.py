@@ -46,7 +46,8 @@ MASKING = 'mask='
 # What is known since (Warner et al. 2024, "Smarter, Better, Faster, Longer",
 # sections 2 and 3). Of a GPT: the layers' form, rows of whole documents, no
 # dropout, matrices that are updated by Muon. Of a BERT also windows, no next
-# sentences and twice as many masks at first.
+# sentences and twice as many masks at first. Each has the schedule that is the
+# better one for it (results/modern_parts.json).
 MODERN_GPT = {
   'model.norm': 'pre',
   'model.biases': False,
@@ -57,11 +58,12 @@ MODERN_GPT = {
   'model.attention_dropout_rate': 0.0,
   'data.packed': 'documents',
   'optim.name': 'muon',
-  'optim.schedule': 'linear',
+  'optim.schedule': 'wsd',
   'optim.beta2': 0.98,
   'optim.epsilon': 1e-8,
 }
 MODERN = MODERN_GPT | {
+  'optim.schedule': 'linear',
   'model.num_token_types': 0,
   'model.window': 64,
   'train.objective': 'mlm',

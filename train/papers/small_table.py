@@ -334,7 +334,9 @@ class SmallTable:
       store = place / f'store_{prefix}{vocabulary}'
       stem = f'{config.model.name}_{prefix}{_digest(config)}'
       for seed in range(table.pretrainings):
-        name = f'{row.name}, seed {seed}'
+        # Fine-tunings lie in a folder of this name. With another pre-training
+        # a row has other folders, so that its cells never show old scores.
+        name = f'{row.name} ({stem}), seed {seed}'
         folder = place / f'{stem}_seed_{seed}'
         is_words = row.family == base.VECTORS
         weights = folder / 'vectors.txt' if is_words else folder

@@ -61,6 +61,11 @@ def folder_of(name, seed):
   return f'{config.model.name}_{small_table._digest(config)}_seed_{seed}'
 
 
+def row_and_seed(run):
+  row, seed = re.fullmatch(r'(.+) \(\w+\), seed (\d)', run.line.name).groups()
+  return row, int(seed)
+
+
 FIRST = folder_of('ablation:bert', 0)
 
 
@@ -98,9 +103,9 @@ def make(tmp_path, monkeypatch, done):
     return {'runs': [{'seed': 0, 'metrics': {objective: 7.0 + run.seed}}]}
 
   def tune(run):
-    row, seed = run.line.name.split(', seed ')
-    done.append(('tune', row, int(seed)))
-    mean = SCORES[row][int(seed)]
+    row, seed = row_and_seed(run)
+    done.append(('tune', row, seed))
+    mean = SCORES[row][seed]
     run.folder.mkdir(parents=True, exist_ok=True)
     runs = [
       {
@@ -303,11 +308,11 @@ def test_diverged_fine_tunings_stay_in_the_table(
   make, done, tmp_path, monkeypatch
 ):
   work = small_table.WORK
-  lost = {'less, seed 1': (2,), 'none, seed 0': (0, 1, 2)}
+  lost = {('less', 1): (2,), ('none', 0): (0, 1, 2)}
 
   def tune(run):
     work.engine.run(run)
-    spoil(run, lost.get(run.line.name, ()))
+    spoil(run, lost.get(row_and_seed(run), ()))
 
   engine = work.engine._replace(run=tune)
   monkeypatch.setattr(small_table, 'WORK', work._replace(engine=engine))
@@ -315,8 +320,10 @@ def test_diverged_fine_tunings_stay_in_the_table(
     make()
     page = (tmp_path / 'out/small_bert_tasks.md').read_text()
     told = 'sst2: fine-tuning by seed {} diverged: not finite; --rerun runs it'
-    assert f'- less, seed 1, {told.format("2")} again\n' in page
-    assert f'- none, seed 0, {told.format("0, 1, 2")} again\n' in page
+    less = folder_of('ablation:bert,no_nsp', 1).replace('_seed_', '), seed ')
+    none = folder_of('ablation:bert,untrained', 0).replace('_seed_', '), seed ')
+    assert f'- less ({less}, {told.format("2")} again\n' in page
+    assert f'- none ({none}, {told.format("0, 1, 2")} again\n' in page
     assert '| less | 1 | 2 | 1 | 60 | a cpu | abc |' in page
     assert '- none (sst2/accuracy): diverged\n' in page
     # Of 69, 70 and 71 (seed 0), and of 71 and 72 (seed 1).
@@ -447,6 +454,35 @@ def test_gpts_figures_stand_beside_ours_of_the_same_measure():
   for each in contrasts.find_differences(ours, values):
     if 'auxiliary' in each.contrast.claim and each.column in names[:4]:
       assert each.published > 0
+
+
+def test_another_pre_training_does_not_keep_the_old_scores(
+  make, done, tmp_path
+):
+  make()
+  done.clear()
+  first = dataclasses.replace(TABLE.rows[0], changes={'train.steps': 9})
+  longer = dataclasses.replace(TABLE, rows=(first, *TABLE.rows[1:]))
+  make(longer, run=False)
+  page = (tmp_path / 'out/small_bert_tasks.md').read_text()
+  assert '| full (ours)' not in page
+  assert '- full (sst2/accuracy): has not been run\n' in page
+  assert '--rerun' not in page
+  assert not done
+  make(longer)
+  expected = [
+    each
+    for seed in (0, 1)
+    for each in (
+      ('pretrain', 'ablation:bert', seed),
+      ('tune', 'full', seed),
+    )
+  ]
+  assert [each for each in done if each[0] != 'ask'] == expected
+  make()  # the old ones are still there
+  assert (
+    '| full (ours) | 8' in (tmp_path / 'out/small_bert_tasks.md').read_text()
+  )
 
 
 def test_two_processes_share_the_work(make, done, tmp_path, monkeypatch):

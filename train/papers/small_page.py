@@ -98,6 +98,7 @@ def lay_out(
   lists = {
     'Notes': (
       *table.notes,
+      *_note_on_perplexities(table, differences),
       *_note_on_chance(differences),
       f'Made by {facts["command"]}; the JSON beside this page has the command'
       ' of each run.',
@@ -155,6 +156,19 @@ def _of_tunings(runs: Sequence[Facts]) -> tuple[tuple[str, ...], ...]:
     )
     for key, of_key in groups.items()
   )
+
+
+def _note_on_perplexities(
+  table: Table, differences: Sequence[contrasts.Difference]
+) -> list[str]:
+  names = {column.name for column in table.columns if not column.percent}
+  if not any(each.column in names for each in differences):
+    return []
+  return [
+    'A difference of perplexities is a hundred times that of their natural'
+    ' logarithms, and positive where the perplexity is lower: +10 stands for'
+    ' one lower by 9.5 %, +100 for one lower by 63 %.'
+  ]
 
 
 def _note_on_chance(

@@ -187,6 +187,7 @@ def test_models_are_scored_by_one_objective(make, done, tmp_path):
   assert 'tune' not in {each[0] for each in done}
   page = (tmp_path / 'out/small_bert_tasks.md').read_text()
   assert '| full (ours) |  |  | 7.5 ± 0.7 |' in page
+  assert '+10 stands for one lower by 9.5 %' in page
 
 
 @pytest.mark.slow

@@ -115,6 +115,7 @@ def expected():
   modern += show('bert_tiny_modern', ratio, digits=3)
   brown = functools.partial(cell, 'lm_brown', column='ratio')
   mini = functools.partial(cell, 'small_modern_bert_mini', column='mlm/ppl')
+  judges = 'sst2/accuracy', 'stsb/spearman', 'panx_en/f1'
   half = functools.partial(cell, 'small_modern_gpt_mini', column='lm/ppl')
   small = 'network, n = 5, h = 50, m = 60, direct'
   large = 'network, n = 5, h = 300, m = 100'
@@ -133,13 +134,21 @@ def expected():
       bert,
       show('bert_tiny', unigram),
     ),
-    'bert_mini:modern on novels, the same minutes, masked tokens (1 seed)': (
+    'bert_mini:modern on novels, the same minutes, masked tokens (3 seeds)': (
       [mini('modern, the same minutes (ours)')],
       [mini('2018 (ours)'), '10'],
     ),
-    'the same in a third of the minutes (1 seed)': (
+    'the same in a third of the minutes (3 seeds)': (
       [mini('modern, a third of the minutes (ours)')],
       [mini('2018 (ours)')],
+    ),
+    'the same minutes, fine-tuned on SST-2, STS-B and PAN-X': tuple(
+      [mini(row, column=column) for column in judges]
+      for row in ('modern, the same minutes (ours)', '2018 (ours)')
+    ),
+    'the same minutes, pairs of BLiMP right, %': tuple(
+      [mini(row, column='blimp')]
+      for row in ('modern, the same minutes (ours)', '2018 (ours)')
     ),
     'gpt_tiny, held-out perplexity': tuple(
       show('gpt_tiny', path) for path in gpt
@@ -148,7 +157,7 @@ def expected():
       show('gpt_tiny_modern', 'runs 0 metrics eval/perplexity', digits=1),
       show('gpt_tiny', gpt[0]),
     ),
-    'gpt_mini:modern on novels and WikiText-2, half of the minutes (1 seed)': (
+    'gpt_mini:modern on novels and WikiText-2, half of the minutes (3 seeds)': (
       [half('modern, half of the minutes (ours)')],
       [half('2018 (ours)'), '10'],
     ),

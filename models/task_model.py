@@ -110,8 +110,10 @@ class TaskModel(nn.Module):
       float32 logits: [B, num_outputs] of 'classifier', [B, K] of choices, [B,
       T, num_outputs] of tokens. With `lm`, lm_logits [B, T, V] or [B, K, T, V],
       of a BERT with P in place of T, and with `lm_positions` position_logits
-      likewise. With the features 'mix', mix_penalty [], the sum of the squares
-      of its weights. With `transitions`, see `crf.Crf.outputs`.
+      likewise; in training without `lm_positions` lm_head, what the lm_logits
+      are made of (`layers.Head`), of R rows. With the features 'mix',
+      mix_penalty [], the sum of the squares of its weights. With `transitions`,
+      see `crf.Crf.outputs`.
     """
     self._check(tokens.shape)
     rows = tokens.shape[:-1]
@@ -184,6 +186,8 @@ class TaskModel(nn.Module):
       if name in outputs:
         scores = outputs[name]
         results[name] = scores.reshape(*rows, *scores.shape[1:])
+    if self.lm and not self.lm_positions and 'lm_head' in outputs:
+      results['lm_head'] = outputs['lm_head']
     return results
 
   def _read_twice(
@@ -216,12 +220,14 @@ class TaskModel(nn.Module):
       beside(places_RP, places_RP),
       **request,
     )
-    lm_logits_RPV = one(outputs.pop('mlm_logits'), 1, axis=0)
-    outputs.pop('mlm_head', None)
+    predicted = {'lm_logits': one(outputs.pop('mlm_logits'), 1, axis=0)}
+    head = outputs.pop('mlm_head', None)
+    if head is not None:
+      predicted['lm_head'] = head._replace(x_BPD=one(head.x_BPD, 1, axis=0))
     plain = {
       name: one(x, 0, axis=int(name == 'layers')) for name, x in outputs.items()
     }
-    return plain | {'lm_logits': lm_logits_RPV}
+    return plain | predicted
 
   def _read(
     self, outputs: dict[str, Array], mask_RT: Array, last: Array | None

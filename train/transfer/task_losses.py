@@ -126,11 +126,10 @@ def hide(batch: Batch, keys_B: Array, vocabulary: Vocabulary) -> Batch:
 
 def mlm_loss(outputs: Outputs, batch: Batch) -> SumAndWeight:
   """Returns (sum over predictions of their losses, number of predictions)."""
-  values, _ = objectives.score_labels(
-    outputs['lm_logits'], batch['mlm_targets']
+  loss, _ = objectives.sum_losses(
+    outputs, 'lm', batch['mlm_targets'], batch['mlm_weights']
   )
-  weights = batch['mlm_weights']
-  return jnp.sum(values * weights), weights.sum()
+  return loss
 
 
 def row_weights(batch: Batch) -> Array:
@@ -141,17 +140,19 @@ def row_weights(batch: Batch) -> Array:
 def lm_loss(outputs: Outputs, batch: Batch) -> SumAndWeight:
   """Returns (sum over examples of their mean losses, number of examples)."""
   tokens, mask = batch['tokens'], batch['token_mask']
-  targets, counted = tokens[..., 1:], mask[..., 1:].astype(jnp.float32)
-  lm_logits = outputs['lm_logits'][..., :-1, :]
-  values, _ = objectives.score_labels(lm_logits, targets)
+  rows, examples = tokens.shape[:-1], row_weights(batch)
+  # The last place has no next token.
+  ends = ((0, 0),) * len(rows) + ((0, 1),)
+  targets = jnp.pad(tokens[..., 1:], ends)
+  counted = jnp.pad(mask[..., 1:].astype(jnp.float32), ends)
+  choices = math.prod(rows[1:])  # or orders, of one example
+  of_rows = examples.reshape(-1, *[1] * (len(rows) - 1)) / choices
+  of_rows = of_rows / jnp.maximum(counted.sum(-1), 1)
+  weights = counted * of_rows[..., None]
+  (loss, _), _ = objectives.sum_losses(outputs, 'lm', targets, weights)
   if 'position_logits' in outputs:
     # One softmax over both, without a copy of so large an array.
-    position_logits = outputs['position_logits'][..., :-1, :]
-    of_tokens = jax.nn.logsumexp(lm_logits, axis=-1)
-    of_positions = jax.nn.logsumexp(position_logits, axis=-1)
-    values += jax.nn.softplus(of_positions - of_tokens)
-  means = jnp.sum(values * counted, -1) / jnp.maximum(counted.sum(-1), 1)
-  if means.ndim == 2:  # choices, or orders, of one example
-    means = means.mean(axis=1)
-  weights = row_weights(batch)
-  return jnp.sum(means * weights), weights.sum()
+    of_tokens = jax.nn.logsumexp(outputs['lm_logits'], axis=-1)
+    of_positions = jax.nn.logsumexp(outputs['position_logits'], axis=-1)
+    loss += jnp.sum(jax.nn.softplus(of_positions - of_tokens) * weights)
+  return loss, examples.sum()

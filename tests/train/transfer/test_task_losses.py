@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import task_batches
+import transfer_cases
 
 from train.architectures.architecture import Vocabulary
 from train.transfer import task_losses
@@ -41,3 +43,45 @@ def test_hidden_tokens_are_drawn_anew_at_each_step():
   assert used.any(axis=-1).all()
   # Choices of an example are hidden apart.
   assert (first['mlm_positions'][:, 0] != first['mlm_positions'][:, 1]).any()
+
+
+@pytest.mark.parametrize('kind', ['gpt', 'bert'])
+@pytest.mark.parametrize('choices', [None, 2])
+def test_next_and_hidden_tokens_are_scored_without_all_logits(kind, choices):
+  """Sum and gradient are those of the logits, which only scoring keeps."""
+  no_dropout = {'dropout_rate': 0.0, 'attention_dropout_rate': 0.0}
+  if kind == 'gpt':
+    encoder = transfer_cases.make_gpt(**no_dropout)
+  else:
+    encoder = transfer_cases.make_bert(('pooler', 'mlm'), **no_dropout)
+  model = transfer_cases.make_model(
+    encoder, num_outputs=1 if choices else 3, lm=True
+  )
+  batch = transfer_cases.make_batch(choices=choices)
+  size = len(batch['label'])
+  batch |= {'example_mask': np.arange(size) < size - 1}
+  inputs, loss = transfer_cases.inputs_of(batch), task_losses.lm_loss
+  params = transfer_cases.draw_params(model, batch)
+  if kind == 'bert':
+    vocabulary = Vocabulary.of_size(encoder.vocab_size)
+    keys = jax.random.split(jax.random.key(0), size)
+    batch |= task_losses.hide(batch, keys, vocabulary)
+    hidden = (batch[name] for name in task_losses.HIDDEN)
+    inputs, loss = [*inputs, None, None, *hidden], task_losses.mlm_loss
+
+  def total(params, without):
+    outputs = transfer_cases.run(model, params, inputs, jax.random.key(0))
+    assert 'lm_head' in outputs
+    kept = {key: x for key, x in outputs.items() if key not in without}
+    return loss(kept, batch)[0]
+
+  found, expected = (
+    jax.value_and_grad(total)(params, without)
+    for without in (('lm_logits',), ('lm_head',))
+  )
+  assert float(expected[0]) > 1
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
+    found,
+    expected,
+  )

@@ -12,9 +12,10 @@ import ml_collections
 from configs import variants
 from train.run import training_phases
 
-# FLOP/s of a shared core: 1.02 s a step of ablation:gpt and 0.53 s of
-# ablation:bert,no_nsp (results/README.md), 4,096 tokens each.
-SPEED = 3e10
+# FLOP/s of a core: 0.31 s a step of ablation:gpt and 0.17 s of
+# ablation:bert,no_nsp, 4,096 tokens each (results/README.md). On another
+# machine these took three times as long.
+SPEED = 9e10
 START = 20  # seconds in which a run starts, compiles and scores
 WORD_VECTORS = 60  # seconds: 80 M words at 2 M a second (word2vec_novels)
 # Seconds of an example, read once, by results/tables/sesame_elmo.
@@ -126,8 +127,9 @@ def _layers(model: ml_collections.ConfigDict) -> int:
 
 
 def _vocabulary(config: ml_collections.ConfigDict) -> int:
-  """Returns the parameters of the softmax, of a tokenizer train:KIND:SIZE."""
-  return int(config.data.tokenizer.rpartition(':')[2]) * config.model.embed_dim
+  """Returns the parameters of the softmax, of a train:KIND:SIZE[:cased]."""
+  size = next(filter(str.isdecimal, config.data.tokenizer.split(':')))
+  return int(size) * config.model.embed_dim
 
 
 def _softmax(config: ml_collections.ConfigDict) -> float:

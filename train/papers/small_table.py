@@ -322,6 +322,8 @@ class SmallTable:
     is_shared = table.texts == Table.texts
     prefix = '' if is_shared else f'{"_".join(table.texts)}_'
     self.lines: dict[str, TrainedLine] = {}
+    # Row -> tokens that its pre-training reads at once; None: any number.
+    self._positions: dict[str, int | None] = {}
     # Folder of a pre-training -> the first of its rows.
     self._firsts: dict[epath.Path, str] = {}
     for row in self._request.table.rows:
@@ -330,6 +332,8 @@ class SmallTable:
       config = settings.with_overrides(
         settings.load_config(row.pretraining), row.changes
       )
+      is_words = row.family == base.VECTORS
+      self._positions[row.name] = None if is_words else config.model.max_length
       vocabulary = table_rows.slug(config.data.tokenizer)
       store = place / f'store_{prefix}{vocabulary}'
       stem = f'{config.model.name}_{prefix}{_digest(config)}'
@@ -338,7 +342,6 @@ class SmallTable:
         # a row has other folders, so that its cells never show old scores.
         name = f'{row.name} ({stem}), seed {seed}'
         folder = place / f'{stem}_seed_{seed}'
-        is_words = row.family == base.VECTORS
         weights = folder / 'vectors.txt' if is_words else folder
         self._firsts.setdefault(folder, row.name)
         self.lines[name] = TrainedLine(
@@ -375,7 +378,11 @@ class SmallTable:
     return frozenset(chosen if only else every)
 
   def plan(self, chosen: Chosen, *, rerun: bool) -> Missing:
-    """Returns what rows lack; resolves every config."""
+    """Returns what rows lack; resolves every config.
+
+    ValueError for a key that a config lacks, and for a fine-tuning that its
+    pre-training cannot read, before the first is run.
+    """
     engine = self._work.engine
     cells = table_plan.find_cells(
       self._request,
@@ -393,7 +400,7 @@ class SmallTable:
     for cell in wanted:
       for run in cell.runs:
         if run.part.task != base.PRETRAINING:
-          engine.resolve(run)  # raises before the first is run
+          self._check_length(run, engine.resolve(run))
         elif not run.summary.exists():
           needing.add(cell.line.name)
     asked: dict[epath.Path, tuple[Pretraining, list[str]]] = {}
@@ -421,6 +428,15 @@ class SmallTable:
       runs,
       [*asked.values()],
     )
+
+  def _check_length(self, run: Run, config: ConfigDict) -> None:
+    longest = self._positions[self.lines[run.line.name].row]
+    found = config.task.max_length
+    if longest is not None and found > longest:
+      raise ValueError(
+        f'{run.part.task}: task.max_length={found}: expected {longest} at most,'
+        f' model.max_length of {self._pretraining(run).name}'
+      )
 
   def tell(self, plan: Missing) -> None:
     """Prints the commands of what is missing, and what it takes."""

@@ -563,7 +563,7 @@ def test_a_dry_run_prints_commands_and_hours(make, done, capsys):
   assert '/novels/*.txt' in lines[0] and lines[0].split()[-1] in lines[1]
   assert sum('-m train.sweep' in each for each in lines) == 4
   assert sum('-m train.minimal_pairs' in each for each in lines) == 4
-  assert '4,002 steps in all and 12 fine-tunings' in err
+  assert '16,002 steps in all and 12 fine-tunings' in err
   assert 'hours, by the runs that are finished.' in err
 
 
@@ -575,7 +575,7 @@ def test_pre_trainings_of_another_text_are_others(make, capsys):
   (source,) = languages.paths(prepared.split("'")[1])
   assert source.endswith('sets/novels/*.txt')
   store = prepared.split()[-1]
-  assert store.endswith('/store_novels_train_wordpiece_8000')
+  assert store.endswith('/store_novels_train_wordpiece_8000_cased')
   assert all(f'--config.data.folder={store} ' in each for each in trained)
   assert all('/pretraining/bert_novels_' in each for each in trained)
 
@@ -630,6 +630,21 @@ def test_finished_runs_correct_the_hours_and_count_once(make, capsys):
 def test_what_cannot_be_run_is_refused(make, done, options, message):
   with pytest.raises(ValueError, match=message):
     make(**options)
+  assert not done
+
+
+def test_a_fine_tuning_reads_no_more_than_its_pretraining(make, done):
+  short = small.row('short', ('',), 'ablation:bert,2018')
+  vectors = small.word_row('words', 1)  # they read any number
+  table = dataclasses.replace(
+    TABLE, columns=(small.SQUAD1,), contrasts=(), rows=(vectors, short)
+  )
+  message = (
+    'squad1: task.max_length=256: expected 128 at most, model.max_length of'
+    ' ablation:bert,2018'
+  )
+  with pytest.raises(ValueError, match=f'^{message}$'):
+    make(table)
   assert not done
 
 

@@ -64,8 +64,8 @@ SENTENCES = (SST2, MRPC, STSB, COLA)
 NOTES = (
   'Every row is pre-trained by this table on the same books and articles of'
   ' Wikipedia (WikiText-2) with the same budget (configs/ablation.py), unless'
-  ' its name says otherwise, and fine-tuned by one recipe at one rate, the'
-  ' best of three on SciTail, which judges no row. Names are tagged by a CRF,'
+  ' its name says otherwise, and fine-tuned by one recipe at one rate, chosen'
+  ' of three on SciTail, which judges no row. Names are tagged by a CRF,'
   ' as by the models of vectors of words; the papers of BERT and GPT have none.'
   ' Frozen features and vectors of words have recipes of their own. Published'
   ' figures are of models a hundred times larger; only the signs of differences'

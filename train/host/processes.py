@@ -394,6 +394,11 @@ class Preemption:
     )
     os.kill(os.getpid(), signal.SIGTERM)
 
+  def end_if_due(self, saved: str) -> None:
+    """Raises Preempted with what is saved, if it is time to end here."""
+    if self.is_due():
+      raise Preempted(saved)
+
   def is_due(self) -> bool:
     """Whether to end here; all processes ask at the same places, and agree."""
     if jax.process_count() == 1:

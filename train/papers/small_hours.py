@@ -12,10 +12,10 @@ import ml_collections
 from configs import variants
 from train.run import training_phases
 
-# FLOP/s of a core: 0.31 s a step of ablation:gpt and 0.17 s of
-# ablation:bert,no_nsp, 4,096 tokens each (results/README.md). On another
-# machine these took three times as long.
-SPEED = 9e10
+# FLOP/s of a core: 0.28 s a step of ablation:gpt, 0.22 s of ablation:lstm and
+# 0.16 s of ablation:bert,no_nsp, 4,096 tokens each (results/README.md). On
+# another machine these took three times as long.
+SPEED = 1.1e11
 START = 20  # seconds in which a run starts, compiles and scores
 WORD_VECTORS = 60  # seconds: 80 M words at 2 M a second (word2vec_novels)
 # Seconds of an example, read once, by results/tables/sesame_elmo.
@@ -111,7 +111,8 @@ def of_pairs(config: ml_collections.ConfigDict, limit: int) -> Duration:
 
 def of_perplexity(config: ml_collections.ConfigDict) -> Duration:
   """Returns the duration of scoring held-out text."""
-  tokens = config.eval.max_windows * config.model.max_length
+  *_, last = training_phases.check_phases(config)
+  tokens = config.eval.max_windows * last.length
   weights = _layers(config.model) + _softmax(config)
   return Duration('perplexity', START + 2 * weights * tokens / SPEED)
 

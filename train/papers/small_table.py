@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from configs.tables import base
 from configs.tables.base import Table
 from data.store import folders
-from train.host import console, files
+from train.host import console, files, processes
 from train.host.files import Json
 from train.papers import (
   contrast_figure,
@@ -322,8 +322,6 @@ class SmallTable:
     is_shared = table.texts == Table.texts
     prefix = '' if is_shared else f'{"_".join(table.texts)}_'
     self.lines: dict[str, TrainedLine] = {}
-    # Row -> tokens that its pre-training reads at once; None: any number.
-    self._positions: dict[str, int | None] = {}
     # Folder of a pre-training -> the first of its rows.
     self._firsts: dict[epath.Path, str] = {}
     for row in self._request.table.rows:
@@ -333,7 +331,6 @@ class SmallTable:
         settings.load_config(row.pretraining), row.changes
       )
       is_words = row.family == base.VECTORS
-      self._positions[row.name] = None if is_words else config.model.max_length
       vocabulary = table_rows.slug(config.data.tokenizer)
       store = place / f'store_{prefix}{vocabulary}'
       stem = f'{config.model.name}_{prefix}{_digest(config)}'
@@ -430,12 +427,14 @@ class SmallTable:
     )
 
   def _check_length(self, run: Run, config: ConfigDict) -> None:
-    longest = self._positions[self.lines[run.line.name].row]
-    found = config.task.max_length
-    if longest is not None and found > longest:
+    if run.line.family == base.VECTORS:  # its task model reads any number
+      return
+    found, pretraining = config.task.max_length, self._pretraining(run)
+    longest = pretraining.resolve().model.max_length
+    if found > longest:
       raise ValueError(
         f'{run.part.task}: task.max_length={found}: expected {longest} at most,'
-        f' model.max_length of {self._pretraining(run).name}'
+        f' model.max_length of {pretraining.name}'
       )
 
   def tell(self, plan: Missing) -> None:
@@ -528,8 +527,15 @@ class SmallTable:
 
     What a pre-training is judged by comes before the next pre-training, and the
     page is written between them. One whose numbers are not finite is told there
-    and leaves its cells empty.
+    and leaves its cells empty. Raises processes.Preempted between two parts, if
+    asked to end.
     """
+    with processes.Preemption() as preemption:
+      return self._fill(plan, preemption, rerun=rerun)
+
+  def _fill(
+    self, plan: Missing, preemption: processes.Preemption, *, rerun: bool
+  ) -> dict[tables.Key, str]:
     from train.host import device
 
     device.enable_compilation_cache()
@@ -552,6 +558,7 @@ class SmallTable:
           if key in tried:
             continue
           tried.add(key)
+          preemption.end_if_due('what is finished is kept')
           try:
             self._answer(each, name, pairs.get(name))
           except tables.FAILURES as error:
@@ -563,10 +570,13 @@ class SmallTable:
         if run.key not in tried and self._pretraining(run).results is not None
       ]
       tried |= {run.key for run in runs}
+      if runs:
+        preemption.end_if_due('what is finished is kept')
       failed |= tables.fill(runs, plan.changed, self._work.engine)
       if not waiting:
         return failed
       self.write(failed)
+      preemption.end_if_due('what is finished is kept')
       each = waiting.pop(0)
       number = count - len(waiting)
       console.say(f'\n[{number}/{count}] pre-training\n{each.command}')

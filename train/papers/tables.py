@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from configs.tables import base
 from data import hub, storage
 from data.text import text_files
-from train.host import console, files
+from train.host import console, files, processes
 from train.papers import (
   share_figure,
   table_figures,
@@ -158,9 +158,21 @@ def fill(
   """Executes runs and returns {key of a failed run: its error}.
 
   Folders of changed runs are set aside; after a failure the others go on.
+  Raises processes.Preempted between two runs, if asked to end.
   """
+  with processes.Preemption() as preemption:
+    return _fill(runs, changed, engine, preemption)
+
+
+def _fill(
+  runs: Sequence[Run],
+  changed: Mapping[Key, str],
+  engine: Engine,
+  preemption: processes.Preemption,
+) -> dict[Key, str]:
   failed = {}
   for number, run in enumerate(runs, start=1):
+    preemption.end_if_due(f'{number - 1} of {len(runs)} runs are made')
     row, task, label = run.key
     console.say(
       f'\n[{number}/{len(runs)}] {row}, {" ".join(filter(None, (task, label)))}'

@@ -79,9 +79,8 @@ def run(
   with processes.Preemption() as preemption:
 
     def end_if_asked() -> None:
-      if preemption.is_due():
-        count = len(combinations) * len(seeds)
-        raise processes.Preempted(f'{len(runs)} of {count} runs are finished')
+      count = len(combinations) * len(seeds)
+      preemption.end_if_due(f'{len(runs)} of {count} runs are finished')
 
     for changes, of_seeds in zip(combinations, planned, strict=True):
       # All seeds share one plan with its compiled steps.

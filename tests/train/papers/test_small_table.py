@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import math
+import os
 import re
 import shlex
+import signal
 import time
 
 import numpy as np
@@ -20,6 +22,7 @@ from configs.tables.small_bert_sizes import PERPLEXITY
 from data.store import build
 from data.tasks import registry
 from data.text import languages
+from train.host import processes
 from train.papers import (
   contrasts,
   small_hours,
@@ -631,6 +634,35 @@ def test_what_cannot_be_run_is_refused(make, done, options, message):
   with pytest.raises(ValueError, match=message):
     make(**options)
   assert not done
+
+
+@pytest.mark.parametrize('last', ['tune', 'pretrain', 'ask'])
+def test_a_table_ends_where_it_is_asked_to(make, done, monkeypatch, last):
+  """The signal comes too late for the run itself, which ends as usual."""
+  work = small_table.WORK
+
+  def asked(function):
+    def run(*arguments):
+      found = function(*arguments)
+      if last == done[-1][0]:
+        os.kill(os.getpid(), signal.SIGTERM)
+      return found
+
+    return run
+
+  of_tasks = work.engine._replace(run=asked(work.engine.run))
+  stopped = small_table.Work(
+    asked(work.pretrain), asked(work.ask), work.score, of_tasks
+  )
+  monkeypatch.setattr(small_table, 'WORK', stopped)
+  with pytest.raises(processes.Preempted):
+    make()
+  kinds = [each[0] for each in done]
+  assert (kinds[-1], kinds.count(last)) == (last, 1)
+  monkeypatch.setattr(small_table, 'WORK', work)
+  assert make()
+  kinds = [each[0] for each in done]
+  assert (kinds.count('pretrain'), kinds.count('tune')) == (6, 6)
 
 
 def test_a_fine_tuning_reads_no_more_than_its_pretraining(make, done):

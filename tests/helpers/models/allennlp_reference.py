@@ -5,6 +5,7 @@ take their places while its modules are imported.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.machinery
 import os
@@ -12,6 +13,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import warnings
 import zipfile
@@ -47,25 +49,38 @@ ABSENT = (
 
 def fetch() -> pathlib.Path:
   """Returns the folder that holds the package `allennlp`, or skips the test."""
+  error = _download()
+  if error:
+    pytest.skip(f'pip cannot fetch allennlp {VERSION}: {error[-300:]}')
+  return FOLDER
+
+
+@functools.cache  # a registry that does not answer is asked by one test
+def _download() -> str:
+  """Fetches the package unless it is here; returns pip's error, '' if none."""
   if FOLDER.exists():
-    return FOLDER
+    return ''
   FOLDER.parent.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(dir=FOLDER.parent) as part:
     command = ('download', '--no-deps', '--dest', part, f'allennlp=={VERSION}')
-    done = subprocess.run(
-      [sys.executable, '-m', 'pip', *command],
-      capture_output=True,
-      text=True,
-      timeout=300,
-    )
-    if done.returncode:
-      pytest.skip(f'pip cannot fetch allennlp {VERSION}: {done.stderr[-300:]}')
+    for attempt in range(3):
+      time.sleep(20 * attempt)
+      done = subprocess.run(
+        [sys.executable, '-m', 'pip', *command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+      )
+      if not done.returncode:
+        break
+    else:
+      return done.stderr
     (wheel,) = pathlib.Path(part).glob('*.whl')
     unpacked = pathlib.Path(part) / 'unpacked'
     zipfile.ZipFile(wheel).extractall(unpacked)
     with contextlib.suppress(OSError):  # another process was faster
       os.rename(unpacked, FOLDER)
-  return FOLDER
+  return ''
 
 
 class _Anything:

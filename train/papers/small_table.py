@@ -263,6 +263,13 @@ def make(
   return not failed
 
 
+def read_differences(
+  table: Table, out: epath.Path
+) -> list[contrasts.Difference]:
+  """Returns the arguments of a table as far as its runs in OUT are finished."""
+  return SmallTable(table, out, None, None, WORK).read().differences
+
+
 class TrainedLine(NamedTuple):
   """A row, by the name `row`, from one of its pre-trainings."""
 
@@ -295,6 +302,19 @@ class Missing(NamedTuple):
   def is_finished(self) -> bool:
     """Whether nothing is missing."""
     return not (self.pretrainings or self.runs or self.asked)
+
+
+class Found(NamedTuple):
+  """The figures of the finished runs, and the reasons that others are missing.
+
+  Attributes:
+    cells: of all rows.
+  """
+
+  cells: list[Cell]
+  reasons: table_rendering.Reasons
+  values: contrasts.Values
+  differences: list[contrasts.Difference]
 
 
 class SmallTable:
@@ -380,12 +400,7 @@ class SmallTable:
     ValueError for a key that a config lacks, and for a fine-tuning that its
     pre-training cannot read, before the first is run.
     """
-    engine = self._work.engine
-    cells = table_plan.find_cells(
-      self._request,
-      [each.line for each in self.lines.values()],
-      engine.has_split,
-    )
+    engine, cells = self._work.engine, self._find_cells()
     changed = tables.find_changes(cells, engine)
     wanted = [
       cell
@@ -424,6 +439,13 @@ class SmallTable:
       sorted(pretrainings.values(), key=lambda each: each.seed),
       runs,
       [*asked.values()],
+    )
+
+  def _find_cells(self) -> list[Cell]:
+    return table_plan.find_cells(
+      self._request,
+      [each.line for each in self.lines.values()],
+      self._work.engine.has_split,
     )
 
   def _check_length(self, run: Run, config: ConfigDict) -> None:
@@ -643,6 +665,14 @@ class SmallTable:
       raise FileNotFoundError(f'--data {self._data}: holds no folder {name}')
     return place
 
+  def read(self) -> Found:
+    """Returns what the finished runs say."""
+    cells = self._find_cells()
+    figures, reasons = table_figures.read_figures(cells, self._request.table)
+    values = self.gather(figures)
+    differences = contrasts.find_differences(self.table, values)
+    return Found(cells, reasons, values, differences)
+
   def gather(self, figures: table_rendering.Figures) -> contrasts.Values:
     """Returns the values of cells whose figures are there."""
     found: dict[tuple[str, str], contrasts.Value] = {}
@@ -693,25 +723,23 @@ class SmallTable:
   def write(self, failed: Mapping[tables.Key, str]) -> None:
     """Writes the page, the differences and their picture."""
     request = self._request
-    plan = self.plan(frozenset(), rerun=False)
+    found = self.read()
+    changed = tables.find_changes(found.cells, self._work.engine)
     failed = dict(failed) | {
       _key(each.pretraining): _first_line(each.pretraining.diverged)
       for each in self.lines.values()
       if each.pretraining.diverged.exists()
     }
-    figures, reasons = table_figures.read_figures(plan.cells, request.table)
-    values = self.gather(figures)
-    differences = contrasts.find_differences(self.table, values)
     warnings = [
       f'{row}, {task}: {text}; --rerun runs it again'
-      for (row, task, _), text in plan.changed.items()
+      for (row, task, _), text in changed.items()
     ]
     warnings += [
       f'{row}, {task}: failed: {error}'
       for (row, task, _), error in failed.items()
     ]
     unfilled: dict[tuple[str, str], dict[str, None]] = {}
-    for (name, column), text in reasons.items():
+    for (name, column), text in found.reasons.items():
       key = self.lines[name].row, text.partition(': ')[0]
       unfilled.setdefault(key, {})[column] = None
     missing = [
@@ -724,25 +752,25 @@ class SmallTable:
     facts = {
       'command': f'python -m train.tables --table {self.table.id} --data DATA',
       'pretrainings': [each.facts for each in runs.values()],
-      'fine_tunings': self._find_tunings(plan.cells),
+      'fine_tunings': self._find_tunings(found.cells),
     }
     page = small_page.lay_out(
       self.table,
-      values,
-      differences,
+      found.values,
+      found.differences,
       facts,
       {'Warnings': warnings, 'Not measured': missing},
     )
     table_rendering.write(page, request.out, request.stem)
     small_page.write_figures(
       facts,
-      values,
-      differences,
+      found.values,
+      found.differences,
       request.out / f'{request.stem}.json',
     )
-    if any(each.low is not None for each in differences):
+    if any(each.low is not None for each in found.differences):
       contrast_figure.write(
-        self.table.title, differences, request.out / f'{request.stem}.png'
+        self.table.title, found.differences, request.out / f'{request.stem}.png'
       )
 
 

@@ -36,7 +36,11 @@ from train.run import settings, training, workdirs
 from train.run.training_phases import Phase
 from train.transfer import assemble
 
-SMALL = [name for name in table_rows.shipped_tables() if 'small/' in name]
+SMALL = [
+  name
+  for name in table_rows.shipped_tables()
+  if table_rows.load_table(name).maker == 'small_table'
+]
 # Row -> the score of each pre-training.
 SCORES = {'full': (0.80, 0.84), 'less': (0.70, 0.72), 'none': (0.71, 0.69)}
 TABLE = base.Table(
@@ -177,6 +181,16 @@ def test_all_is_run_once_and_shared(make, done, tmp_path):
     'revision': 'abc',
   }
   assert 'was run with' not in page
+
+
+def test_the_arguments_are_read_again(make, tmp_path):
+  make()
+  found = small_table.read_differences(TABLE, epath.Path(tmp_path) / 'out')
+  page = json.loads((tmp_path / 'out/small_bert_tasks.json').read_text())
+  assert [(each.mean, each.low, each.verdict) for each in found] == [
+    (each['difference'], each['low'], each['verdict'])
+    for each in page['differences']
+  ]
 
 
 def test_models_are_scored_by_one_objective(make, done, tmp_path):

@@ -82,7 +82,10 @@ def _bert(words: Sequence[str]) -> ml_collections.ConfigDict:
     config.data.packed = None
     config.model.window = 0
     config.objective.first_mask_rate = None
-  config.optim.learning_rate = 1e-2
+  # 1e-2 is the better one after 450 steps. After 8,000 it leaves weights six
+  # times as large as they were drawn, which fine-tuning hardly moves.
+  rate, decay = (1e-2, 0.01) if is_modern else (3e-3, 0.1)
+  config.optim.update(learning_rate=rate, weight_decay=decay)
   config = _of_books(config)
   if not is_modern:
     config.data.tokenizer += ':cased'

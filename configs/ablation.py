@@ -1,13 +1,14 @@
 r"""Small models of one text and one budget, whose pre-training is varied.
 
-Hardware: 1 CPU core, 25 to 60 minutes.
+Hardware: 1 CPU core, 20 to 60 minutes.
 
 2 layers of 128, 8,000 steps of 4,096 tokens (33 M in all) of any text. The
 tables give it books and the articles of WikiText-2, of which these are one and
 a half times all. The layers' form and the optimiser are those of
-`bert_tiny:modern` and `gpt_tiny:modern`, which learn in such a budget; what is
-predicted is the paper's: next sentences, too, and masks at 15 %. BERT's pieces
-are cased, as the paper's are for names.
+`bert_tiny:modern` and `gpt_tiny:modern`, which learn in such a budget, but
+BERT's rate is lower and its decay larger. What is predicted is the paper's:
+next sentences, too, and masks at 15 %. BERT's pieces are cased, as the paper's
+are for names.
 
 `ablation:word2vec` are vectors of words of 100 features, for which word2vec
 reads all of the text five times, as by default.

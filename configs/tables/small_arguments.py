@@ -16,7 +16,8 @@ TABLE = base.Table(
   rows=(),
   notes=(
     'Each picture has the difference of two rows of a table in every column, in'
-    ' points of its score, with its 95 % interval: to the right of 0 the'
+    ' points of its score (of perplexities in per cent, positive where it is'
+    ' lower), with its 95 % interval: to the right of 0 the'
     " argument holds. A cross is the paper's difference, where it has one, of"
     ' models a hundred times larger. An argument *holds* in a column if the'
     ' interval is above 0, is *reversed* if it is below, and else *does not'

@@ -71,19 +71,21 @@ def _tries_a_paper(table: Table) -> bool:
 
 def tell(rows: Sequence[Difference]) -> str:
   """Returns the paper's differences and ours of an argument as a sentence."""
-  published = [row.published for row in rows if row.published is not None]
+  published = [
+    f'{row.column} ({row.published:+.1f})'
+    for row in rows
+    if row.published is not None
+  ]
   paper = 'The paper has no figures of it'
   if published:
-    low, high = (f'{edge(published):+.1f}' for edge in (min, max))
-    between = low if low == high else f'{low} to {high}'
-    paper = f'The paper has a difference of {between} points'
+    paper = f'The paper has it in {", ".join(published)}'
   parts = []
   for verdict, verb in VERBS.items():
-    held = [_name(row) for row in rows if row.verdict == verdict]
+    held = [
+      f'{row.column} ({row.mean:+.1f}, {row.low:+.1f} to {row.high:+.1f})'
+      for row in rows
+      if row.verdict == verdict
+    ]
     if held:
       parts.append(f'{verb} in {", ".join(held)}')
   return f'{paper}; here it {"; it ".join(parts)}.'
-
-
-def _name(row: Difference) -> str:
-  return f'{row.column} ({row.mean:+.1f}, {row.low:+.1f} to {row.high:+.1f})'

@@ -22,12 +22,12 @@ def test_a_sentence_has_the_paper_and_ours():
     difference('stsb', -0.5),
   ]
   assert arguments_page.tell(rows) == (
-    'The paper has a difference of +0.5 to +3.2 points; here it holds in sst2'
-    ' (+2.0, +1.2 to +2.8); it is reversed in mrpc (-2.0, -2.8 to -1.2); it'
+    'The paper has it in sst2 (+0.5), mrpc (+3.2); here it holds in sst2 (+2.0,'
+    ' +1.2 to +2.8); it is reversed in mrpc (-2.0, -2.8 to -1.2); it'
     ' does not show in cola (+0.1, -0.7 to +0.9), stsb (-0.5, -1.3 to +0.3).'
   )
   assert arguments_page.tell(rows[:1]).startswith(
-    'The paper has a difference of +0.5 points; here'
+    'The paper has it in sst2 (+0.5); here it holds in sst2'
   )
   assert arguments_page.tell(rows[2:]).startswith(
     'The paper has no figures of it; here it does not show in cola'
@@ -72,8 +72,8 @@ def test_the_page_has_each_argument_and_its_picture(asked, tmp_path):
     '## Predicting the next sentence helps',
   ]
   assert (
-    'Devlin et al. 2018, Table 5: "MLM & NSP" beside "No NSP". The paper has a'
-    ' difference of +0.1 points; here it does not show in sst2/accuracy (+0.2,'
+    'Devlin et al. 2018, Table 5: "MLM & NSP" beside "No NSP". The paper has it'
+    ' in sst2/accuracy (+0.1); here it does not show in sst2/accuracy (+0.2,'
     ' -0.6 to +1.0).\n\n![Predicting the next sentence helps]'
     '(small_arguments/bert_tasks_3.png)\n'
   ) in page

@@ -116,10 +116,13 @@ def shipped_tables() -> dict[str, str]:
 
 def _hours(folder: pathlib.Path) -> float:
   """Returns the hours of the runs whose figures a checkout has, else 0."""
+  page = folder.with_name(f'{folder.name}.json')
   seconds = 0.0
-  for file in folder.rglob('*.json'):
+  for file in (*folder.rglob('*.json'), *([page] if page.exists() else ())):
     found = json.loads(file.read_text())
-    for run in (found, *found.get('runs', ())):
+    # A page names its pre-trainings, which lie in a folder that tables share.
+    runs = *found.get('runs', ()), *found.get('pretrainings', ())
+    for run in (found, *runs):
       seconds += run.get('seconds', 0)
   return seconds / 3600
 

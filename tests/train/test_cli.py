@@ -68,7 +68,7 @@ def test_files_of_the_user_are_not_taken_for_ours(tmp_path):
     (('configs',), 'bert_base  +v5litepod-16  +BERT-Base as published'),
     (('tables',), r'bert/glue +\d+ runs .*Table 1: GLUE'),
     (('tables',), r'lm/brown +\d+ runs +\d+\.\d h +Bengio'),
-    (('tables',), r'small/bert_tasks +\d+ runs +Devlin'),
+    (('tables',), r'small/bert_tasks +\d+ runs +\d+\.\d h +Devlin'),
     (('--help',), 'embed +Vectors of texts'),
     (('help',), 'embed +Vectors of texts'),
     (('version',), r'\d+\.\d+'),

@@ -72,13 +72,13 @@ def _tries_a_paper(table: Table) -> bool:
 def tell(rows: Sequence[Difference]) -> str:
   """Returns the paper's differences and ours of an argument as a sentence."""
   published = [
-    f'{row.column} ({row.published:+.1f})'
+    f'{row.published:+.1f} in {row.column}'
     for row in rows
     if row.published is not None
   ]
   paper = 'The paper has no figures of it'
   if published:
-    paper = f'The paper has it in {", ".join(published)}'
+    paper = f'In the paper the difference is {", ".join(published)}'
   parts = []
   for verdict, verb in VERBS.items():
     held = [
@@ -88,4 +88,4 @@ def tell(rows: Sequence[Difference]) -> str:
     ]
     if held:
       parts.append(f'{verb} in {", ".join(held)}')
-  return f'{paper}; here it {"; it ".join(parts)}.'
+  return f'{paper}; here the argument {"; it ".join(parts)}.'

@@ -41,6 +41,11 @@ def check_model(model: bert.Bert) -> None:
       'these weights read from left to right and have never seen a mask: give'
       ' those of a BERT that reads both ways'
     )
+  check_head(model)
+
+
+def check_head(model: bert.Bert) -> None:
+  """Checks that a BERT predicts pieces, masked ones or, to the right, next."""
   if 'mlm' not in model.heads:
     raise ValueError(
       'these weights have no head for masked pieces (mlm), found'

@@ -22,7 +22,7 @@ from train.architectures import families
 from train.architectures.architecture import Architecture, Vocabulary
 from train.engine import objectives
 from train.host import console
-from train.language import held_out
+from train.language import cloze, held_out
 from train.vectors import length_batches
 from train.vectors.trained_model import TrainedModel
 
@@ -45,7 +45,10 @@ def check_model(
   found: TrainedModel, scoring: str = 'sum', *, within_word: bool = False
 ) -> None:
   """Checks that a model predicts tokens, and can be scored by `scoring`."""
-  held_out.check_predicts_tokens(found)
+  if families.is_for(found.name, 'fill_masks'):
+    cloze.check_head(found.model)  # a BERT that reads to the right is scored
+  else:
+    held_out.check_predicts_tokens(found)
   if found.reads_words and found.tokenizer is None:
     raise ValueError(
       f'{found.folder} holds an {found.name} without a vocabulary, whose'

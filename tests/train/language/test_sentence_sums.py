@@ -175,6 +175,7 @@ def test_models_of_ours_sum_what_they_are_trained_on(
     changes |= {'model.left_to_right': True, 'train.objective': 'lm'}
   runs.train(settings.with_overrides(config, changes), tmp_path / 'run')
   found = load(tmp_path / 'run')
+  sentence_sums.check_model(found)
   sums, sizes = sentence_sums.score(found, SENTENCES)
   begin = [] if kind == 'lstm' else [found.tokenizer.cls_id]
   for sentence, total, size in zip(SENTENCES, sums, sizes, strict=True):

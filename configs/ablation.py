@@ -29,7 +29,8 @@ STEPS = 8_000
 STEPS_OF_PARTS = 2_000  # of 'modern' and '2018', whose parts a table compares
 SCORED_EVERY = 500  # steps
 # 1e-2 and 0.01 are better after 450 steps. After 8,000 they leave weights six
-# times as large as they were drawn, which fine-tuning hardly moves.
+# (BERT) to twenty times (GPT) as large as they were drawn, which fine-tuning
+# hardly moves.
 LONG = {'learning_rate': 3e-3, 'weight_decay': 0.1}
 
 

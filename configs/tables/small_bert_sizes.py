@@ -34,6 +34,7 @@ TABLE = base.Table(
   seeds=3,
   notes=(
     *small.NOTES,
+    small.MRPC_NOTE,
     'All are pre-trained and fine-tuned at the rates that were chosen for 2'
     ' layers of 128.',
     'The published differences beside ours are of the rows that differ by the'

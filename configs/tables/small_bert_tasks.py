@@ -21,7 +21,7 @@ TABLE = base.Table(
   columns=(*small.SENTENCES, small.SQUAD1, small.PANX, small.BLIMP),
   maker='small_table',
   seeds=3,
-  notes=(*small.NOTES, small.WORD_NOTE, small.PAIRS_NOTE),
+  notes=(*small.NOTES, small.MRPC_NOTE, small.WORD_NOTE, small.PAIRS_NOTE),
   contrasts=(
     Contrast('Pre-training helps', FULL, UNTRAINED),
     Contrast('Pre-training is better than vectors of words', FULL, WORDS),

@@ -29,6 +29,7 @@ TABLE = base.Table(
   seeds=3,
   notes=(
     *small.NOTES,
+    small.MRPC_NOTE,
     small.WORD_NOTE,
     'The published figures are of the test server.',
     'The paper finds that the auxiliary loss helps on larger sets. On these'

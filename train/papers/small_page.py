@@ -206,7 +206,7 @@ def count_gains(
       f' standard error on {len(above)} of {len(found)} tasks'
       + (f' ({", ".join(above)}).' if above else '.')
     )
-  if lines:
+  if lines and len(tasks) >= PAYS[0]:
     lines.append(
       'It is said to pay if it is above on at least {} of {} tasks.'.format(
         *PAYS

@@ -57,3 +57,10 @@ def test_tables_of_trained_rows_alone_say_nothing_of_it(name):
   (note,) = [each for each in lists['Notes'] if 'comparisons' in each]
   assert f'are {count} comparisons' in note
   assert note.endswith(f'{count / 20:.1f} of these are expected.')
+
+
+def test_one_task_alone_is_no_measure_of_whether_it_pays():
+  table = table_rows.load_table('small/bert_features')
+  lists = dict(make_page(table, make_differences(table, Last=[ABOVE])).lists)
+  (line,) = lists['Does pre-training pay?']
+  assert line.endswith('on 1 of 1 tasks (panx_en/f1).')

@@ -494,8 +494,8 @@ def differing_keys(
   Keys that the old config alone has do not count: its family did not read them.
   """
   old = {**BEFORE, **old}
-  if (old.get('model.name'), old['model.positions']) == ('bert', 'rotary'):
-    old['model.num_token_types'] = 0  # older ones said 2 and had none
+  if old['model.positions'] == 'rotary':  # has none, whatever the key says
+    old['model.num_token_types'] = new.get('model.num_token_types')
   old['data.packed'] = packed_texts(
     old['data.packed'], old.get('data.packed_texts')
   )

@@ -86,8 +86,8 @@ NOTES = (
   ' pre-training. All intervals leave out how the examples of dev were chosen.',
 )
 MRPC_NOTE = (
-  "On MRPC's dev the answer yes to every pair has an accuracy of 68.4 and an F1"
-  ' of 81.2; on CoLA one answer to all has 0.'
+  "279 of the 408 pairs of MRPC's dev are paraphrases, so the answer yes to all"
+  ' has an accuracy of 68.4 and an F1 of 81.2; on CoLA one answer to all has 0.'
 )
 PAIRS_NOTE = (
   "BLiMP's pairs are scored by log-probabilities of a model that reads to the"

@@ -151,18 +151,23 @@ def test_bad_values_of_a_task_are_named(overrides, message):
     task_data.open_task(config)
 
 
-@pytest.mark.parametrize(('name', 'types'), [('bert', 0), ('gpt', 2)])
-def test_a_rotary_model_is_continued(name, types, tmp_path):
-  # A GPT's config has the key of BERT's types, too, and does not read it.
-  planned = settings.with_overrides(
-    settings.load_config('transfer:task=sst2'),
-    {
-      'model.name': name,
-      'model.positions': 'rotary',
-      'model.num_token_types': types,
-    },
+@pytest.mark.parametrize(
+  ('name', 'before', 'now'), [('bert', 0, 0), ('bert', 2, 0), ('gpt', 2, 2)]
+)
+def test_a_rotary_model_is_continued(name, before, now, tmp_path):
+  # Older configs of BERT say 2. A GPT's has the key, too, and does not read it.
+  old, planned = (
+    settings.with_overrides(
+      settings.load_config('transfer:task=sst2'),
+      {
+        'model.name': name,
+        'model.positions': 'rotary',
+        'model.num_token_types': types,
+      },
+    )
+    for types in (before, now)
   )
-  (tmp_path / 'config.json').write_text(planned.to_json())
+  (tmp_path / 'config.json').write_text(old.to_json())
   task_plan.check_continuation(planned, tmp_path, planned)
 
 

@@ -35,6 +35,8 @@ TABLE = base.Table(
     *small.NOTES,
     "The published figures of names are CoNLL-2003's, ours PAN-X's; its frozen"
     ' features are the last four layers side by side, ours the sum of all.',
+    "The held-out perplexities are of each row's own masks and do not compare:"
+    ' a token that is left as it is can be copied.',
   ),
   contrasts=(
     Contrast('Other tokens than [MASK] help', OURS, '100 / 0 / 0'),
